@@ -1,0 +1,1 @@
+"""Manifests: launch flags → a checked request → a pod or Job manifest."""

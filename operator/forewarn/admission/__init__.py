@@ -1,0 +1,1 @@
+"""Admission: a pod being created → what it lacks → a JSON patch."""

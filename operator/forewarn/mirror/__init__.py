@@ -1,0 +1,1 @@
+"""Mirror: a pod's annotations over time → episodes → Kubernetes Events."""

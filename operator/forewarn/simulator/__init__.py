@@ -1,0 +1,1 @@
+"""Simulator: a scenario → what the reservation controller does → a checked timeline."""
