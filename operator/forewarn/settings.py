@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any
 
 from forewarn import contract
 from forewarn.errors import UserError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 ADMISSION = "run admission"
 MIRROR = "run mirror"
@@ -230,3 +230,20 @@ def resolve(command: str, flags: Mapping[str, Any], environ: Mapping[str, str]) 
     return {
         setting.field: resolve_one(setting, flags.get(setting.field), environ).value for setting in of_command(command)
     }
+
+
+def markdown() -> str:
+    """Return the table of settings for the docs."""
+    rows = [
+        [
+            f"`{setting.flag}`",
+            f"`{setting.variable}`",
+            f"`{setting.chart_value}`",
+            f"`{setting.default}`" if setting.default else "",
+            ", ".join(f"`{command}`" for command in setting.commands),
+            setting.help,
+        ]
+        for setting in SETTINGS
+    ]
+    head = ["flag", "variable", "chart value", "default", "read by", "meaning"]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
