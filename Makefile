@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/forewarn
 
-.PHONY: help setup unit lint format locks
+.PHONY: help setup unit lint docs format locks
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -24,8 +24,11 @@ setup: .venv/.installed ## make .venv with everything in it
 unit: setup ## the unit tests (seconds)
 	@$(BIN)/pytest tests/unit -q -n auto
 
-lint: setup ## ruff, mypy --strict, shellcheck, generated docs
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy operator/forewarn manifests/forewarn_manifests
+lint: setup ## ruff, mypy --strict, import layers, shellcheck, generated docs
+	@tools/lint
+
+docs: setup ## write the generated tables in README.md and docs/ anew
+	@$(BIN)/python tools/generate_docs.py
 
 format: setup ## format the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
