@@ -79,6 +79,8 @@ GPU_RESOURCE = "nvidia.com/gpu"
 PODINFO_VARIABLE = "PODINFO"
 """Environment variable that overrides ``MOUNT_PATH`` for the program in the pod."""
 RUNTIME_LIMIT_VARIABLE = "FOREWARN_RUNTIME_LIMIT_SECONDS"
+PREFIX_VARIABLE = "FOREWARN_ANNOTATION_PREFIX"
+"""The setting ``annotation-prefix`` for the program in the pod, which has no table of settings."""
 
 EXIT_STOPPED = 75
 """EX_TEMPFAIL: a batch job that stopped between two units and wants to be run again."""
@@ -108,6 +110,9 @@ def field_path(key: str) -> str:
 
 WHOLE_MAP_FIELD_PATH = "metadata.annotations"
 
+SPACE = " \t\n\r\v\f"
+"""What may stand around a value; spelled out, so that forewarn.sh can strip exactly the same."""
+
 _INSTANT = re.compile(
     r"(\d{4})-?(\d\d)-?(\d\d)[T ](\d\d):?(\d\d)(?::?(\d\d)(?:[.,](\d{1,9}))?)?(?: ?(Z|z|UTC|[+-]\d\d(?::?\d\d)?))?",
     re.ASCII,
@@ -120,7 +125,7 @@ def parse_instant(text: str | None) -> datetime | None:
     A naive time is UTC; an offset and a fraction of a second are accepted. The controller writes
     ``YYYY-MM-DDTHH:MM:SSZ``; the idle culler's format is not published, so any common form is taken.
     """
-    match = _INSTANT.fullmatch(text.strip()) if text else None
+    match = _INSTANT.fullmatch(text.strip(SPACE)) if text else None
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(group or 0) for group in match.groups()[:6])
@@ -156,14 +161,14 @@ _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 def parse_risk(text: str | None) -> float | None:
     """Read ``termination-warning-risk``: a decimal in (0, 1]; ``None`` for anything else."""
-    match = _DECIMAL.fullmatch(text.strip()) if text else None
+    match = _DECIMAL.fullmatch(text.strip(SPACE)) if text else None
     value = float(match.group()) if match else 0.0
     return value if 0.0 < value <= 1.0 else None
 
 
 def parse_whole(text: str | None) -> int | None:
     """Read a whole number of at most nine digits, not negative; ``None`` for anything else."""
-    match = _WHOLE.fullmatch(text.strip()) if text else None
+    match = _WHOLE.fullmatch(text.strip(SPACE)) if text else None
     return int(match.group()) if match else None
 
 
