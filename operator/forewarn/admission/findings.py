@@ -107,17 +107,12 @@ def _stops(container: Container) -> bool:
 def _pid_1(everyone: Iterable[Container]) -> list[Finding]:
     found: dict[str, list[Container]] = {}
     for container in everyone:
-        if _stops(container) and (name := processes.deaf_program(container.spec)) is not None:
-            found.setdefault(name, []).append(container)
+        if _stops(container) and (mend := processes.swallows_sigterm(container.spec)) is not None:
+            found.setdefault(mend, []).append(container)
     return [
         finding
-        for name, those in found.items()
-        for finding in _of(
-            "pid-1",
-            those,
-            f"PID 1 is {name}, which ignores SIGTERM and holds its GPU for the whole grace: let the program be PID 1 "
-            + ("(end the script with `exec PROGRAM`)" if name in processes.SHELLS else "or set a trap"),
-        )
+        for mend, those in found.items()
+        for finding in _of("pid-1", those, f"its PID 1 ignores SIGTERM and holds the GPU for the whole grace; {mend}")
     ]
 
 
