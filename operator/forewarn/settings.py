@@ -185,6 +185,40 @@ SETTINGS = (
         "log-format", "logfmt", "form of a log line: logfmt or json", choice("logfmt", "json"), (ADMISSION, MIRROR)
     ),
     Setting("port", "8443", "port of the webhook (TLS)", port, (ADMISSION,)),
+    Setting("host", "", "address that the webhook and /healthz listen on; empty for every one", text, (ADMISSION,)),
+    Setting(
+        "namespace",
+        "forewarn",
+        "our own namespace: its pods are never changed, the TLS Secret is there",
+        text,
+        (ADMISSION,),
+    ),
+    Setting(
+        "service",
+        "forewarn-admission",
+        "Service in front of the webhook; its certificate is for it",
+        text,
+        (ADMISSION,),
+    ),
+    Setting(
+        "registration",
+        "forewarn-admission",
+        "MutatingWebhookConfiguration whose caBundle is kept right",
+        text,
+        (ADMISSION,),
+    ),
+    Setting("tls-secret", "forewarn-admission-tls", "Secret that holds the self-made certificate", text, (ADMISSION,)),
+    Setting(
+        "tls-cert",
+        "",
+        "file of a certificate of your own PKI; then nothing is made, kept or patched",
+        text,
+        (ADMISSION,),
+    ),
+    Setting("tls-key", "", "file of its key", text, (ADMISSION,)),
+    Setting(
+        "drain", "10", "seconds to go on serving after SIGTERM, until nobody calls any more", seconds, (ADMISSION,)
+    ),
     Setting("health-port", "8080", "port of /healthz, /readyz and /metrics (plain HTTP)", port, (ADMISSION, MIRROR)),
 )
 
