@@ -74,12 +74,12 @@ def answer(body: bytes, settings: InjectSettings, never: Collection[str] = ()) -
             decision=decision,
             namespace=namespace,
         )
-    except Exception as error:  # noqa: BLE001  (whatever it is, the pod must not suffer from it)
+    except Exception as error:  # Whatever it is, the pod must not suffer from it.
         return Answer(200, _response(uid, NOTHING), FAILED, namespace=namespace, error=error)
 
 
 def is_pod_creation(request: Mapping[str, Any]) -> bool:
-    """Return whether a request is the creation of a pod itself (not of its status, eviction or ephemeral containers)."""
+    """Return whether a request is the creation of a pod itself, not of its eviction or ephemeral containers."""
     resource = request.get("resource")
     return (
         request.get("operation") == "CREATE"

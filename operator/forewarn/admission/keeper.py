@@ -1,0 +1,185 @@
+"""Keeps the Secret, the registration's caBundle and the served certificate in step; the cluster's side of it.
+
+One round reads the registration, then the Secret, and repairs what differs; whoever loses a race (409) reads again in
+the next round. Reading the registration first matters: a bundle that is seen there was in the Secret before, so an old
+Secret is never written over a newer bundle (the write carries the registration's resourceVersion).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lightkube.core.exceptions import ApiError
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.admissionregistration_v1 import MutatingWebhookConfiguration
+from lightkube.resources.core_v1 import Secret
+from lightkube.types import PatchType
+
+from forewarn.admission import certificates
+from forewarn.admission.certificates import BUNDLE, CERT, KEY, Material
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Callable
+
+    from lightkube import AsyncClient
+
+log = logging.getLogger("forewarn.admission")
+
+EVERY = 5.0
+"""Seconds between two rounds; a wiped caBundle is back within that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the keeper looks after: the namespace, its Secret and Service, and the registration."""
+
+    namespace: str
+    secret: str
+    service: str
+    registration: str
+
+
+class Served(Protocol):
+    """The side that serves: it loads a certificate for new connections and tells whether it is trusted."""
+
+    def load(self, material: Material) -> None:
+        """Serve this certificate to every new connection from now on."""
+
+    def trusted(self, is_trusted: bool, why: str) -> None:
+        """Take note whether the registration trusts what is served."""
+
+
+class Keeper:
+    """The certificate's keeper in one replica. ``now`` is a clock of aware times."""
+
+    def __init__(self, client: AsyncClient, names: Names, served: Served, now: Callable[[], datetime.datetime]) -> None:
+        self._client, self._names, self._served, self._now = client, names, served, now
+        self._dns = certificates.service_names(names.service, names.namespace)
+        self._current: Material | None = None
+
+    async def round(self) -> None:
+        """Read, repair, and load what the registration trusts. Raises ``ApiError`` and transport errors."""
+        registration = await self._registration()
+        bundle = _bundle(registration, self._names) if registration is not None else b""
+        material = await self._secret(bundle)
+        if material is None:
+            return
+        if registration is None:
+            self._judge(b"", f"there is no MutatingWebhookConfiguration {self._names.registration}")
+            self._load(material)
+            return
+        if not _ours(registration, self._names):
+            self._judge(
+                b"", f"{self._names.registration} calls no Service {self._names.service} of {self._names.namespace}"
+            )
+            self._load(material)
+            return
+        if bundle != material.bundle:
+            await self._write_bundle(registration, material.bundle)
+            # What is served now is in the bundle still. The new pair waits one round, until every API server has seen
+            # the new bundle; at the start there is nothing to wait with.
+            if self._current is None:
+                self._load(material)
+            self._judge(material.bundle, "")
+            return
+        self._load(material)
+        self._judge(bundle, f"the caBundle of {self._names.registration} does not trust the certificate")
+
+    def _load(self, material: Material) -> None:
+        if self._current is None or self._current.cert != material.cert:
+            self._served.load(material)
+            self._current = material
+            log.info(
+                "serving a certificate",
+                extra={"fields": {"until": certificates.ends_at(material.cert).isoformat(), "for": self._dns[0]}},
+            )
+
+    def _judge(self, bundle: bytes, why: str) -> None:
+        is_trusted = self._current is not None and certificates.trusts(bundle, self._current.cert)
+        self._served.trusted(is_trusted, "" if is_trusted else why)
+
+    async def _registration(self) -> MutatingWebhookConfiguration | None:
+        try:
+            return await self._client.get(MutatingWebhookConfiguration, self._names.registration)
+        except ApiError as error:
+            if error.status.code != 404:
+                raise
+            return None
+
+    async def _secret(self, registered: bytes) -> Material | None:
+        """Return the Secret's certificate, made or renewed first where that is due; ``None`` after a lost race."""
+        names = self._names
+        try:
+            secret = await self._client.get(Secret, names.secret, namespace=names.namespace)
+        except ApiError as error:
+            if error.status.code != 404:
+                raise
+            secret = None
+        kept = _material(secret)
+        why = "there is none" if kept is None else certificates.fault(kept, self._dns, self._now())
+        if kept is not None and why is None:
+            return kept
+        trusted = b"\n".join((kept.bundle if kept else b"", registered, self._current.bundle if self._current else b""))
+        made = certificates.make(self._dns, self._now(), trusted)
+        data = {
+            name: base64.b64encode(value).decode()
+            for name, value in ((CERT, made.cert), (KEY, made.key), (BUNDLE, made.bundle))
+        }
+        try:
+            if secret is None:
+                body = Secret(metadata=ObjectMeta(name=names.secret, namespace=names.namespace), data=data)
+                await self._client.create(body)
+            else:
+                # With the resourceVersion that was read: of two replicas that renew at once, one gets 409.
+                secret.data = {**(secret.data or {}), **data}
+                await self._client.replace(secret)
+        except ApiError as error:
+            if error.status.code == 409:
+                log.info("another replica made the certificate", extra={"fields": {"secret": names.secret}})
+                return None
+            raise
+        log.info("made a certificate", extra={"fields": {"secret": names.secret, "because": why}})
+        return made
+
+    async def _write_bundle(self, registration: MutatingWebhookConfiguration, bundle: bytes) -> None:
+        encoded = base64.b64encode(bundle).decode()
+        patch: dict[str, Any] = {
+            # With the resourceVersion that was read, so that an older bundle never replaces a newer one.
+            "metadata": {"resourceVersion": registration.metadata.resourceVersion if registration.metadata else None},
+            "webhooks": [
+                {"name": webhook.name, "clientConfig": {"caBundle": encoded}}
+                for webhook in _ours(registration, self._names)
+            ],
+        }
+        await self._client.patch(
+            MutatingWebhookConfiguration, self._names.registration, patch, patch_type=PatchType.STRATEGIC
+        )
+        log.info("wrote the caBundle", extra={"fields": {"registration": self._names.registration}})
+
+
+def _ours(registration: MutatingWebhookConfiguration, names: Names) -> list[Any]:
+    return [
+        webhook
+        for webhook in registration.webhooks or []
+        if (service := webhook.clientConfig.service) is not None
+        and (service.name, service.namespace) == (names.service, names.namespace)
+    ]
+
+
+def _bundle(registration: MutatingWebhookConfiguration, names: Names) -> bytes:
+    """Return the caBundle that all webhooks of ours share; empty where they differ or have none."""
+    found = {webhook.clientConfig.caBundle or "" for webhook in _ours(registration, names)}
+    return base64.b64decode(found.pop()) if len(found) == 1 else b""
+
+
+def _material(secret: Secret | None) -> Material | None:
+    data = (secret.data if secret is not None else None) or {}
+    try:
+        return Material(*(base64.b64decode(data[name]) for name in (CERT, KEY, BUNDLE)))
+    except (KeyError, binascii.Error):
+        return None
