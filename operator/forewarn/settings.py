@@ -18,6 +18,7 @@ MIRROR = "run mirror"
 INJECT = "inject"
 CHECK = "check"
 POLICY = "policy"
+SIMULATE = "simulate"
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ SETTINGS = (
         contract.DEFAULT_PREFIX,
         "prefix of the reservation controller's annotations",
         prefix,
-        (ADMISSION, MIRROR, INJECT, CHECK, POLICY),
+        (ADMISSION, MIRROR, INJECT, CHECK, POLICY, SIMULATE),
     ),
     Setting(
         "sessions-label",
