@@ -1,0 +1,121 @@
+"""``forewarn simulate``: plays the reservation controller against a cluster, from a scenario."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import io
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forewarn import kube, settings
+from forewarn.arguments import Parser
+from forewarn.contract import Keys
+from forewarn.errors import UserError
+from forewarn.mirror import catalogue
+from forewarn.simulator import report, scenario
+from forewarn.simulator.runner import Runner
+
+if TYPE_CHECKING:
+    import argparse
+
+    from lightkube.config.kubeconfig import SingleConfig
+
+    from forewarn.simulator import model
+    from forewarn.simulator.runner import Played
+
+IMAGE_VARIABLE = "FOREWARN_IMAGE"
+
+
+def parser() -> Parser:
+    """Return the command's parser."""
+    result = Parser(
+        "forewarn simulate",
+        "Plays the reservation controller against the cluster of the current kubeconfig: writes, changes and\n"
+        "withdraws warnings, leaves them stale, preempts; checks what came of it, and prints the timeline.",
+        "exit code: 0 all expectations met, 1 one failed, 2 the scenario, the cluster or the rights stood in the way",
+    )
+    result.add_argument("scenario", metavar="SCENARIO.yaml", help="the scenario file")
+    result.add_argument("-n", "--namespace", help="namespace of the pods (default: the kubeconfig's)")
+    result.add_argument(kube.FLAG, metavar="FILE", help="kubeconfig (default: KUBECONFIG, ~/.kube/config)")
+    result.add_argument("--context", help="the kubeconfig's context to use")
+    result.add_argument("--image", help=f"image of containers that name none ({IMAGE_VARIABLE})")
+    result.add_argument("--keep", action="store_true", help="leave the pods that the scenario creates")
+    result.add_argument("--json", action="store_true", help="print JSON in place of the table")
+    result.add_argument("--check", action="store_true", help="only check the scenario; no cluster is needed")
+    settings.add_flags(result, settings.SIMULATE)
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """Run the command; returns its exit code."""
+    arguments = parser().parse_args(argv)
+    keys = Keys(settings.resolve(settings.SIMULATE, vars(arguments), os.environ)["annotation_prefix"])
+    around = scenario.Surroundings(
+        keys=keys,
+        image=arguments.image or os.environ.get(IMAGE_VARIABLE) or None,
+        render=render,
+        reasons=tuple(reason.name for reason in catalogue.Reason),
+    )
+    read = scenario.read(Path(arguments.scenario), around)
+    if arguments.check:
+        print(f"{arguments.scenario}: {len(read.pods)} pods, {len(read.steps)} steps, nothing wrong")
+        return 0
+    config = kube.connect(arguments.kubeconfig, arguments.context)
+    environ = dict(os.environ)
+    if arguments.kubeconfig:
+        environ[kube.VARIABLE] = str(Path(arguments.kubeconfig).expanduser().absolute())
+    with report.Screen(sys.stdout, sys.stderr, keys) as screen:
+        played = asyncio.run(_play(read, config, arguments, environ, screen))
+        if arguments.json:
+            print(report.as_json(played, keys))
+        else:
+            screen.end(played)
+    return 0 if played.passed else 1
+
+
+async def _play(
+    read: model.Scenario,
+    config: SingleConfig,
+    arguments: argparse.Namespace,
+    environ: dict[str, str],
+    screen: report.Screen,
+) -> Played:
+    task = asyncio.current_task()
+    if task is not None:
+        # As for Ctrl-C: what was created is removed before the end.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    namespace = arguments.namespace or config.namespace
+    async with kube.async_client(config) as client:
+        runner = Runner(
+            read,
+            client,
+            namespace,
+            keys=screen.keys,
+            keep=arguments.keep,
+            tell=(lambda _played, _happening: None) if arguments.json else screen.tell,
+            environ=environ,
+        )
+        return await runner.play()
+
+
+def render(flags: list[str]) -> dict[str, Any]:
+    """Return the pod manifest of launch flags, by ``forewarn render``; raises ``UserError`` for a wrong flag."""
+    command = importlib.import_module("forewarn_manifests.command")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = command.main(["-d", *flags])
+    try:
+        manifest = json.loads(out.getvalue())
+    except ValueError:
+        raise UserError(
+            "forewarn render", f"printed no manifest (exit code {code})", "see forewarn render --help"
+        ) from None
+    if not isinstance(manifest, dict) or manifest.get("kind") != "Pod":
+        raise UserError("forewarn render", "printed no pod", "allowed: flags that make a pod")
+    return manifest

@@ -1,0 +1,365 @@
+"""Plays a scenario against a cluster: does what the controller decides, watches, and cleans up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from lightkube.core.exceptions import ApiError
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.models.authorization_v1 import ResourceAttributes, SelfSubjectAccessReviewSpec
+from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
+from lightkube.resources.core_v1 import Namespace, Pod
+from lightkube.types import PatchType
+
+from forewarn import kube
+from forewarn.contract import UTC, Keys
+from forewarn.errors import UserError
+from forewarn.simulator import controller, model, seen
+from forewarn.simulator.watch import Watch
+from forewarn.simulator.world import Did, Happening, World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lightkube import AsyncClient
+
+FIELD_MANAGER = "forewarn-simulate"
+WholePod: Any = create_namespaced_resource("", "v1", "Pod", "pods")
+"""A pod as it was written: lightkube's own class would drop each field that it does not know."""
+RUN_LIMIT = 300.0
+"""Seconds that a ``run`` step may take."""
+CLEANUP_LIMIT = 30.0
+"""Seconds to wait for a pod that was made to go away."""
+
+
+@dataclass
+class Played:
+    """A scenario as it was played: how far it came, and all that happened. Grows while it is played."""
+
+    scenario: model.Scenario
+    namespace: str
+    state: controller.State
+    world: World = field(default_factory=World)
+    left: list[str] = field(default_factory=list)
+    """What the cleanup left behind, in words."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every step was done."""
+        return all(progress.stage is controller.Stage.DONE for progress in self.state.steps)
+
+
+Tell = Callable[[Played, Happening | None], None]
+"""Is called with what has just happened, or ``None`` where only a step came further."""
+
+
+class Runner:
+    """Plays one scenario. ``keep`` leaves the pods that it creates; the rest of its traces is always removed."""
+
+    def __init__(
+        self,
+        scenario: model.Scenario,
+        client: AsyncClient,
+        namespace: str,
+        *,
+        keys: Keys | None = None,
+        keep: bool = False,
+        tell: Tell = lambda _played, _happening: None,
+        environ: dict[str, str] | None = None,
+    ) -> None:
+        self._scenario, self._client, self._namespace = scenario, client, namespace
+        self._keys, self._keep, self._tell = keys or Keys(), keep, tell
+        self._environ = environ if environ is not None else dict(os.environ)
+        self._offset = timedelta()
+        self._news = asyncio.Event()
+        self._names: dict[str, str] = {}
+        self._created: dict[str, str] = {}
+        self._watch = Watch(client, namespace, self._now, self._happened)
+        self.played = Played(scenario, namespace, controller.begin(scenario, self._now()))
+
+    def _now(self) -> datetime:
+        """Return the time on the API server's clock: instants that we write are compared with it."""
+        return datetime.now(UTC) + self._offset
+
+    def _happened(self, happening: Happening) -> None:
+        if self.played.world.apply(happening):
+            self._news.set()
+            self._tell(self.played, happening)
+
+    async def play(self) -> Played:
+        """Check what can be checked before anything is touched, play, clean up; returns what happened.
+
+        Raises ``UserError`` where the cluster, the user's rights or a manifest stand in the way.
+        """
+        await self._preflight()
+        self.played.state = controller.begin(self._scenario, self._now())
+        try:
+            await self._watch.start(any(isinstance(s.condition, model.EventCount) for s in self._scenario.steps))
+            await self._loop()
+        finally:
+            await self._clean_up()
+            await self._watch.stop()
+        return self.played
+
+    async def _loop(self) -> None:
+        played = self.played
+        while not played.state.finished:
+            if self._watch.failure is not None:
+                raise self._watch.failure
+            self._news.clear()
+            decision = controller.decide(self._scenario, played.state, played.world, self._now(), self._keys)
+            moved, played.state = decision.state != played.state, decision.state
+            if moved:
+                self._passed_over(played)
+                self._tell(played, None)
+            if decision.act is not None:
+                step = self._scenario.steps[decision.act]
+                failure = await self._act(step)
+                played.state = controller.acted(played.state, decision.act, step, self._now(), failure)
+                continue
+            if not played.state.finished:
+                await self._sleep(decision.wake)
+
+    def _passed_over(self, played: Played) -> None:
+        """Tell of each warning that was just left stale: it is the controller's doing that it did nothing."""
+        told = {h for h in played.world.history if isinstance(h, Did) and h.verb == "leave-stale"}
+        done = [
+            Did(progress.ended, step.pod, step.verb, says=step.says)
+            for step, progress in zip(self._scenario.steps, played.state.steps, strict=True)
+            if step.verb == "leave-stale" and progress.stage is controller.Stage.DONE and progress.ended
+        ]
+        for happening in done:
+            if happening not in told:
+                self._happened(happening)
+
+    async def _sleep(self, wake: datetime | None) -> None:
+        """Wait for news, for the failure of the watch, or until ``wake``."""
+        waits = [asyncio.create_task(self._news.wait()), asyncio.create_task(self._watch.failed.wait())]
+        timeout = None if wake is None else max((wake - self._now()).total_seconds(), 0.0)
+        try:
+            await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+
+    # ── before ───────────────────────────────────────────────────────────────────────────────────────────────────────
+    async def _preflight(self) -> None:
+        """Find out, changing nothing, whether the namespace is there, the rights suffice, the pods are accepted."""
+        doing = f"use namespace {self._namespace}"
+        with kube.explained(doing):
+            try:
+                await self._client.get(Namespace, self._namespace)
+            except ApiError as error:
+                # Whoever may not read the Namespace object may well work inside it.
+                if error.status.code != 403:
+                    raise
+            rights = needed_rights(self._scenario)
+            answers = await asyncio.gather(*(self._may(*right) for right in rights))
+        missing = [" ".join(right) for right, allowed in zip(rights, answers, strict=True) if not allowed]
+        if missing:
+            raise UserError(
+                f"namespace {self._namespace}",
+                f"the kubeconfig's user may not {', '.join(missing)} there",
+                "this scenario needs that; use a namespace or a kubeconfig that has it",
+            )
+        for source in self._scenario.pods:
+            if source.existing is not None:
+                await self._try_existing(source)
+            else:
+                await self._try_manifest(source)
+
+    async def _may(self, verb: str, resource: str) -> bool:
+        group, _, name = resource.rpartition(":")
+        name, _, sub = name.partition("/")
+        attributes = ResourceAttributes(
+            namespace=self._namespace, verb=verb, group=group, resource=name, subresource=sub
+        )
+        spec = SelfSubjectAccessReviewSpec(resourceAttributes=attributes)
+        answer = await self._client.create(SelfSubjectAccessReview(spec=spec))
+        return bool(answer.status and answer.status.allowed)
+
+    async def _try_manifest(self, source: model.PodSource) -> None:
+        sent = self._now()
+        with kube.explained(f"create pod {source.name!r} in namespace {self._namespace}"):
+            pod = await self._make(source, dry_run=True)
+        if pod.metadata and pod.metadata.creationTimestamp:
+            self._offset += seen.clock_offset(sent, self._now(), pod.metadata.creationTimestamp)
+
+    async def _try_existing(self, source: model.PodSource) -> None:
+        name = source.existing or ""
+        with kube.explained(f"follow pod {name} in namespace {self._namespace}"):
+            await self._client.get(Pod, name, namespace=self._namespace)
+            sent = self._now()
+            # The time that the server gives this patch tells how its clock and ours differ.
+            pod = await self._patch(name, {"forewarn/clock": "x"}, dry_run=True)
+        fields = (pod.metadata.managedFields if pod.metadata else None) or ()
+        stamps = [entry.time for entry in fields if entry.manager == FIELD_MANAGER and entry.time]
+        if stamps:
+            self._offset += seen.clock_offset(sent, self._now(), max(stamps))
+
+    async def _make(self, source: model.PodSource, dry_run: bool = False) -> Pod:
+        """Create a pod; raises ``ApiError`` where the API server refuses it."""
+        named = (source.manifest or {})["metadata"].get("namespace")
+        if named not in (None, self._namespace):
+            raise UserError(
+                str(source.place),
+                f"pod {source.name!r} is for namespace {named!r}, not {self._namespace!r}",
+                f"leave it out, or give -n {named}",
+            )
+        create: Any = self._client.create  # its overloads leave out the pods
+        made = await create(
+            WholePod(source.manifest), namespace=self._namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
+        )
+        return msgspec.convert(made.to_dict(), Pod)
+
+    # ── the actions ──────────────────────────────────────────────────────────────────────────────────────────────────
+    async def _act(self, step: model.Step) -> str | None:
+        """Do a step's action; returns why it failed. A cluster that is out of reach is a ``UserError``."""
+        try:
+            match step.action:
+                case model.Create():
+                    await self._create(step)
+                case model.Write(values=values):
+                    await self._write(step, values)
+                case model.Delete():
+                    await self._delete(step)
+                case model.Run(command=command):
+                    return await self._run(step, command)
+        except ApiError as error:
+            return str(kube.explain(error, f"{step.verb} pod {self._names.get(step.pod, step.pod)}"))
+        except kube.FAILURES as error:
+            raise kube.explain(error, f"{step.verb} pod {self._names.get(step.pod, step.pod)}") from error
+        return None
+
+    async def _create(self, step: model.Step) -> None:
+        source = self._scenario.pod(step.pod)
+        if source.existing is not None:
+            pod = await self._client.get(Pod, source.existing, namespace=self._namespace)
+        else:
+            self._happened(Did(self._now(), step.pod, step.verb, says=step.says))
+            # Noted before the answer: a Ctrl-C in between must not leave a pod behind.
+            if name := (source.manifest or {})["metadata"].get("name"):
+                self._created[step.pod] = str(name)
+            try:
+                pod = await self._make(source)
+            except ApiError:
+                self._created.pop(step.pod, None)
+                raise
+            self._created[step.pod] = (pod.metadata.name if pod.metadata else None) or ""
+        self._names[step.pod] = (pod.metadata.name if pod.metadata else None) or step.pod
+        self._watch.follow(pod, step.pod)
+
+    async def _write(self, step: model.Step, values: tuple[tuple[str, model.Value], ...]) -> None:
+        now = self._now()
+        start = self.played.state.start or now
+        resolved = {key: model.resolve(value, now, start) for key, value in values}
+        # What was written counts from before the request: an Event may come faster than the answer.
+        self._happened(Did(now, step.pod, step.verb, tuple(resolved.items()), step.says))
+        await self._patch(self._names[step.pod], resolved)
+
+    async def _patch(self, name: str, annotations: dict[str, str | None], dry_run: bool = False) -> Pod:
+        pod: Pod = await self._client.patch(
+            Pod,
+            name,
+            {"metadata": {"annotations": annotations}},
+            namespace=self._namespace,
+            patch_type=PatchType.MERGE,
+            field_manager=FIELD_MANAGER,
+            dry_run=dry_run,
+        )
+        return pod
+
+    async def _delete(self, step: model.Step) -> None:
+        self._happened(Did(self._now(), step.pod, step.verb, says=step.says))
+        await self._client.delete(Pod, self._names[step.pod], namespace=self._namespace)
+
+    async def _run(self, step: model.Step, command: tuple[str, ...]) -> str | None:
+        self._happened(Did(self._now(), step.pod, step.verb, says=step.says or " ".join(command)))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=-1,
+                stderr=asyncio.subprocess.STDOUT,
+                env=self._environ,
+            )
+        except OSError as error:
+            return f"cannot run {command[0]}: {error.strerror}"
+        try:
+            output, _ = await asyncio.wait_for(process.communicate(), RUN_LIMIT)
+        except TimeoutError:
+            return f"{command[0]} still ran after {RUN_LIMIT:g} s"
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            last = output.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
+            return f"{command[0]} exited {process.returncode}: {last[0][:200]}"
+        return None
+
+    # ── after ────────────────────────────────────────────────────────────────────────────────────────────────────────
+    async def _clean_up(self) -> None:
+        """Do the scenario's own cleanup, then remove the pods that it created; what cannot be is put in words."""
+        for step in self._scenario.cleanup:
+            if step.pod not in self._names and not isinstance(step.action, model.Run):
+                continue
+            try:
+                failure = await self._act(step)
+            except UserError as error:
+                failure = str(error)
+            if failure:
+                self.played.left.append(f"{step.place}: {failure}")
+        if self._keep:
+            return
+        gone = {name for name, pod in self.played.world.pods.items() if pod.gone}
+        await asyncio.gather(*(self._remove(name) for pod, name in self._created.items() if pod not in gone))
+
+    async def _remove(self, name: str) -> None:
+        by_hand = f"kubectl -n {self._namespace} delete pod {name}"
+        try:
+            # A short grace also shortens one that is running already.
+            await self._client.delete(Pod, name, namespace=self._namespace, grace_period=1)
+            async with asyncio.timeout(CLEANUP_LIMIT):
+                while True:
+                    await self._client.get(Pod, name, namespace=self._namespace)
+                    await asyncio.sleep(0.3)
+        except ApiError as error:
+            if error.status.code != 404:
+                self.played.left.append(f"{kube.explain(error, f'delete pod {name}')}; {by_hand}")
+        except TimeoutError:
+            self.played.left.append(f"pod {name} is still going away")
+        except kube.FAILURES as error:
+            with contextlib.suppress(UserError):
+                self.played.left.append(f"{kube.explain(error, f'delete pod {name}')}; {by_hand}")
+
+
+def needed_rights(scenario: model.Scenario) -> list[tuple[str, str]]:
+    """Return the (verb, resource) pairs that a scenario needs in its namespace; a group stands before a colon."""
+    rights = {("list", "pods"): None, ("watch", "pods"): None}
+    for pod in scenario.pods:
+        rights |= dict.fromkeys([("get", "pods")] if pod.existing else [("create", "pods"), ("delete", "pods")])
+    steps: Iterable[model.Step] = (*scenario.steps, *scenario.cleanup)
+    by_action: dict[type[Any], tuple[str, str]] = {
+        model.Write: ("patch", "pods"),
+        model.Delete: ("delete", "pods"),
+    }
+    by_condition: dict[type[Any], tuple[str, str]] = {
+        model.FileHolds: ("get", "pods/exec"),
+        model.EventCount: ("list", "events.k8s.io:events"),
+        model.Signalled: ("get", "pods/log"),
+        model.LogHas: ("get", "pods/log"),
+    }
+    for step in steps:
+        if type(step.action) in by_action:
+            rights[by_action[type(step.action)]] = None
+        if type(step.condition) in by_condition:
+            rights[by_condition[type(step.condition)]] = None
+    return list(rights)

@@ -1,0 +1,230 @@
+"""Watches the cluster while a scenario plays: pods, Events, logs, and the files in the containers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from lightkube.core.exceptions import ApiError
+from lightkube.resources.core_v1 import Pod
+from lightkube.resources.events_v1 import Event
+
+from forewarn import contract, kube
+from forewarn.errors import UserError
+from forewarn.simulator import seen
+from forewarn.simulator.world import Blind, Ended, Happening, Placed, Runs, Vanished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from lightkube import AsyncClient
+
+PATIENCE = timedelta(seconds=20)
+"""How long the cluster may be out of reach before the scenario is given up."""
+
+AGAIN = 0.5
+"""Seconds between two attempts to take a broken stream up again."""
+
+
+class Watch:
+    """Follows pods by their uid, from when ``follow`` names them. ``tell`` gets every happening, in this loop.
+
+    ``failure`` is set, and ``tell`` not called again, when the cluster stays out of reach or forbids a watch.
+    """
+
+    def __init__(
+        self, client: AsyncClient, namespace: str, clock: Callable[[], datetime], tell: Callable[[Happening], None]
+    ) -> None:
+        self._client, self._namespace, self._clock, self._tell = client, namespace, clock, tell
+        self._names: dict[str, str] = {}
+        self._early: dict[str, list[Event]] = {}
+        self._others: dict[str, tuple[str, Pod]] = {}
+        self._placed: dict[str, Placed] = {}
+        self._ended: set[tuple[str, str]] = set()
+        self._streams: dict[tuple[str, str, str], asyncio.Task[None]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self.failure: UserError | None = None
+        self.failed = asyncio.Event()
+
+    async def start(self, events: bool) -> None:
+        """List pods and Events once, which shows at once what is forbidden (``UserError``), then watch them.
+
+        Without ``events`` a scenario needs none: that they cannot be seen is told, and no more.
+        """
+        with kube.explained(f"watch pods in namespace {self._namespace}"):
+            version = await self._list(Pod, self._pod)
+        self._spawn(self._follow(Pod, version, self._pod, "pods"))
+        try:
+            with kube.explained(f"watch Events in namespace {self._namespace}"):
+                version = await self._list(Event, self._event)
+            self._spawn(self._follow(Event, version, self._event, "Events"))
+        except UserError as error:
+            if events:
+                raise
+            self._tell(Blind(self._clock(), "", "events", str(error)))
+
+    def follow(self, pod: Pod, name: str) -> None:
+        """Follow this pod as ``name`` from now on."""
+        at = self._clock()
+        placed = seen.placed(pod, at, name)
+        self._names[placed.uid] = name
+        self._placed[name] = placed
+        self._tell(placed)
+        # The watch may have been faster than the answer to our own request.
+        self._pod(*self._others.pop(placed.uid, ("MODIFIED", pod)))
+        for event in self._early.pop(placed.uid, ()):
+            self._event("ADDED", event)
+
+    async def stop(self) -> None:
+        """End every stream."""
+        tasks = [*self._tasks, *self._streams.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work))
+
+    # ── pods and Events ──────────────────────────────────────────────────────────────────────────────────────────────
+    async def _list(self, kind: Any, take: Callable[[str, Any], None]) -> str:
+        listing = self._client.list(kind, namespace=self._namespace)
+        async for item in listing:
+            take("ADDED", item)
+        return str(listing.resourceVersion)
+
+    async def _follow(self, kind: Any, version: str | None, take: Callable[[str, Any], None], what: str) -> None:
+        """Watch for good; takes a broken watch up again by a new list, and gives up after ``PATIENCE``."""
+        lost: datetime | None = None
+        while True:
+            try:
+                if version is None:
+                    version = await self._list(kind, take)
+                    lost = None
+                stream = self._client.watch(kind, namespace=self._namespace, resource_version=version)
+                async for change, item in stream:
+                    lost = None
+                    take(change, item)
+            except kube.FAILURES as error:
+                lost = lost or self._clock()
+                forbidden = isinstance(error, ApiError) and error.status.code in (401, 403)
+                if forbidden or self._clock() - lost >= PATIENCE:
+                    self.failure = kube.explain(error, f"watch {what} in namespace {self._namespace}")
+                    self.failed.set()
+                    return
+            version = None
+            await asyncio.sleep(AGAIN)
+
+    def _pod(self, change: str, pod: Pod) -> None:
+        uid = (pod.metadata.uid if pod.metadata else None) or ""
+        if (name := self._names.get(uid)) is None:
+            self._others[uid] = (change, pod)
+            return
+        at = self._clock()
+        for happening in seen.pod_happenings(pod, at, name):
+            self._tell(happening)
+            self._open_streams(happening)
+        if change == "DELETED":
+            self._tell(Vanished(at, name))
+
+    def _event(self, change: str, event: Event) -> None:
+        uid = (event.regarding.uid if event.regarding else None) or ""
+        if change == "DELETED" or not uid:
+            return
+        if (name := self._names.get(uid)) is None:
+            self._early.setdefault(uid, []).append(event)
+            return
+        self._tell(seen.event_seen(event, self._clock(), name))
+
+    # ── inside the pod ───────────────────────────────────────────────────────────────────────────────────────────────
+    def _open_streams(self, happening: Happening) -> None:
+        """Follow a container's log from its start to its end, and its files while it runs."""
+        if isinstance(happening, Ended):
+            self._ended.add((happening.pod, happening.container))
+        elif not isinstance(happening, Runs):
+            return
+        placed = self._placed[happening.pod]
+        self._stream("log", happening.pod, happening.container, self._log)
+        if happening.container in placed.mounting and isinstance(happening, Runs):
+            self._stream("files", happening.pod, happening.container, self._files)
+
+    def _stream(
+        self, what: str, pod: str, container: str, work: Callable[[str, str], Coroutine[Any, Any, None]]
+    ) -> None:
+        if (what, pod, container) not in self._streams:
+            self._streams[what, pod, container] = asyncio.create_task(work(pod, container))
+
+    async def _log(self, pod: str, container: str) -> None:
+        since: datetime | None = None
+        while True:
+            ended = (pod, container) in self._ended
+            try:
+                age = None if since is None else max(int((self._clock() - since).total_seconds()), 1)
+                lines = self._client.log(
+                    self._placed[pod].name,
+                    namespace=self._namespace,
+                    container=container,
+                    follow=True,
+                    since=age,
+                    timestamps=True,
+                    newlines=False,
+                )
+                async for line in lines:
+                    since = self._clock()
+                    self._tell(seen.log_line(line, since, pod, container))
+            except kube.FAILURES as error:
+                # A container that has just begun may have no log for a moment.
+                told = kube.explain(error, f"follow the log of container {container}")
+                if ended or (isinstance(error, ApiError) and error.status.code in (401, 403, 404)):
+                    self._tell(Blind(self._clock(), pod, f"log of {container}", str(told)))
+                    return
+            if ended:
+                return
+            await asyncio.sleep(AGAIN)
+
+    async def _files(self, pod: str, container: str) -> None:
+        command = ["sh", "-c", seen.READER, "sh", contract.MOUNT_PATH]
+        while (pod, container) not in self._ended:
+            sink = _Lines(lambda line: self._line(line, pod, container))
+            why = ""
+            try:
+                answer = await self._client.exec(
+                    self._placed[pod].name,
+                    namespace=self._namespace,
+                    container=container,
+                    command=command,
+                    stdout=sink,  # type: ignore[arg-type]  # a writer is all that it needs of a BinaryIO
+                    stderr=True,
+                    timeout=seen.READER_SECONDS * 3,
+                )
+                if answer.exit_code:
+                    why = f"the reader ended with {answer.exit_code}: {str(answer.stderr or '').strip()[:200]}"
+            except kube.FAILURES as error:
+                why = str(kube.explain(error, f"run a reader in container {container}"))
+            if why:
+                await asyncio.sleep(AGAIN)
+                if (pod, container) not in self._ended:
+                    self._tell(Blind(self._clock(), pod, f"files of {container}", why))
+
+    def _line(self, line: bytes, pod: str, container: str) -> None:
+        if found := seen.read_line(line, self._clock(), pod, container):
+            self._tell(found)
+
+
+class _Lines:
+    """A writer that hands on whole lines."""
+
+    def __init__(self, take: Callable[[bytes], None]) -> None:
+        self._take, self._rest = take, b""
+
+    def write(self, data: bytes) -> int:
+        """Take a piece of the stream."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._all(lines)
+        return len(data)
+
+    def _all(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            with contextlib.suppress(UnicodeError):
+                self._take(line)
