@@ -1,0 +1,130 @@
+"""``forewarn render``: the edge around launch.py and render.py; files, the environment and the streams are here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from forewarn.errors import UserError
+from forewarn_manifests import checks, flags, profile
+from forewarn_manifests.launch import launch
+from forewarn_manifests.render import as_json, manifest
+from forewarn_manifests.request import Mode, Person
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from forewarn_manifests.flags import Arguments
+    from forewarn_manifests.request import LaunchRequest
+
+
+def main(argv: list[str]) -> int:
+    """Print the manifest of one launch, or of many; raises ``UserError`` before anything is printed."""
+    arguments = flags.parse(argv)
+    if arguments.last("help"):
+        print(flags.usage())
+        return 0
+    environ = os.environ
+    team = arguments.last("team")
+    if team is not None and team.value == "list":
+        print(_teams(arguments, environ))
+        return 0
+    if arguments.last("many"):
+        from forewarn_manifests.many import requests
+
+        wanted = requests(arguments, environ, caller())
+    else:
+        wanted = [request(arguments, environ, caller())]
+    explain = arguments.last("explain") is not None
+    dump = arguments.last("dump") is not None
+    if explain and dump:
+        raise UserError("--explain", "JSON has no comments", "leave out -d")
+    texts = [manifest(one, explain) for one in wanted]
+    text = "---\n".join(texts)
+    warn(wanted)
+    if arguments.last("server_dry_run"):
+        from forewarn_manifests.server import ask
+
+        namespace = arguments.last("namespace")
+        ask(text, namespace.value if namespace else None)
+    sys.stdout.buffer.write((as_json(text) if dump else text).encode())
+    sys.stdout.buffer.flush()
+    plan = arguments.last("plan")
+    if plan is not None:
+        _write_plan(plan.value, wanted[0], dump)
+    return 0
+
+
+def caller() -> Person:
+    """Return who calls, by the numeric user of this process."""
+    import pwd
+
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = os.environ.get("USER", str(os.getuid()))
+    return Person(name, os.getuid(), os.getgid())
+
+
+def request(arguments: Arguments, environ: Mapping[str, str], person: Person) -> LaunchRequest:
+    """Read the profile and the script that a launch names, and check the launch."""
+    user = arguments.last("user")
+    if user is not None:
+        person = Person(checks.label_value(user.where, user.value), person.uid, person.gid)
+        if not person.name:
+            raise UserError(user.where, "the name is empty", "allowed: a user's name")
+    found = chosen_profile(arguments, environ)
+    script = arguments.last("script")
+    return launch(arguments, environ, found, person, _read_script(script.where, script.value) if script else None)
+
+
+def chosen_profile(arguments: Arguments, environ: Mapping[str, str]) -> profile.Profile:
+    """Return the profile that --profile or FOREWARN_PROFILE names, by default ``launch``."""
+    given = arguments.last("profile")
+    name = given.value if given else environ.get("FOREWARN_PROFILE") or profile.DEFAULT
+    return profile.load(name, given.where if given else "FOREWARN_PROFILE", profile.directories(environ))
+
+
+def warn(wanted: list[LaunchRequest]) -> None:
+    """Print each warning once on stderr, unless -Q was given."""
+    lines = dict.fromkeys(line for one in wanted if one.quiet < 2 for line in one.warnings)
+    for line in lines:
+        print(f"warning: {line}", file=sys.stderr)
+
+
+def _read_script(where: str, path: str) -> str:
+    try:
+        return Path(path).read_bytes().decode()
+    except UnicodeDecodeError:
+        raise UserError(where, f"{path} is not UTF-8", "allowed: a script in UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(where, f"{path} cannot be read: {reason}", "allowed: a file") from None
+
+
+def _teams(arguments: Arguments, environ: Mapping[str, str]) -> str:
+    found = chosen_profile(arguments, environ)
+    if not found.known_teams:
+        return f"profile {found.name} names no teams; -G ID takes a numeric group"
+    width = max(map(len, found.known_teams))
+    return "\n".join(f"{name:{width}}  {group}" for name, group in found.known_teams.items())
+
+
+def _write_plan(path: str, one: LaunchRequest, dump: bool) -> None:
+    kind = "job" if one.job else "pod"
+    follow = one.mode in (Mode.SCRIPT, Mode.FOREGROUND)
+    lines = {
+        "mode": "dump" if dump else one.mode.value,
+        "kind": kind,
+        "name": one.name,
+        "port": str(one.ports[0]) if one.ports else "",
+        "follow": "yes" if follow else "no",
+        "quiet": str(one.quiet),
+        "grace": str(one.grace),
+    }
+    try:
+        Path(path).write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+    except OSError as error:
+        raise UserError("--plan", f"{path} cannot be written: {error.strerror}", "allowed: a file") from None

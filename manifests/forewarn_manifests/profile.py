@@ -1,0 +1,211 @@
+"""Profiles: what a site sets up once for its launches (defaults, limits, storage, nodes, teams), from YAML files.
+
+A profile is found by its file's name, first in the site's directories, then among the shipped ones. It may extend
+another one, and extends ``launch`` where it names none; a file that extends its own name extends the next one of that
+name, so a site's ``launch.yaml`` changes the shipped ``launch`` and every profile that extends it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from forewarn import contract
+from forewarn.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DEFAULT = "launch"
+_NAME = re.compile(r"[a-z0-9][-a-z0-9]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Storage and where it is mounted; ``kind`` and ``source`` are a pod's volume source. Texts may hold {user}."""
+
+    path: str
+    kind: str
+    source: Mapping[str, Any]
+    sub_path: str = ""
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A site's profile, checked; numbers are seconds, GB, CPUs."""
+
+    name: str
+    summary: str
+    annotation_prefix: str
+    defaults: Mapping[str, Any]
+    limits: Mapping[str, int]
+    gpu_resource: str
+    gpu_classes: tuple[str, ...]
+    gpu_default_class: str
+    gpu_strict: bool
+    gpu_model_label: str
+    gpu_models: tuple[str, ...]
+    node_label: str
+    node_name: str
+    node_digits: int
+    home: Place
+    workspaces: Place | None
+    known_workspaces: tuple[str, ...]
+    teams: Place | None
+    known_teams: Mapping[str, int]
+    conda_cache: Place | None
+    conda_environment: Mapping[str, str]
+    volumes: tuple[tuple[str, Place], ...]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    environment: Mapping[str, str]
+    node_selector: Mapping[str, str]
+    tolerations: tuple[str, ...]
+    pull_secrets: tuple[str, ...]
+    commands: Mapping[str, tuple[str, ...]]
+    ssh_port: int
+    init_images: tuple[str, ...]
+    identity: str
+    mail_annotation: str
+
+
+def directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the site's own directories: FOREWARN_PROFILES, separated by colons."""
+    return tuple(Path(part) for part in environ.get("FOREWARN_PROFILES", "").split(":") if part)
+
+
+def load(name: str, where: str, places: Sequence[Path] = ()) -> Profile:
+    """Find a profile by name, with everything that it extends.
+
+    Raises ``UserError``: at ``where`` for a name that is not known, at the file for one that does not fit the schema.
+    """
+    return from_raw(name, merged(name, where, places))
+
+
+def names(places: Sequence[Path] = ()) -> list[str]:
+    """Return the names of all profiles."""
+    from forewarn_manifests.compiled import PROFILES
+
+    own = [path.stem for place in places if place.is_dir() for path in sorted(place.glob("*.yaml"))]
+    return list(dict.fromkeys([*PROFILES, *own]))
+
+
+def merged(name: str, where: str, places: Sequence[Path] = ()) -> dict[str, Any]:
+    """Return a profile's raw values, those of the profiles that it extends beneath them."""
+    chain: list[dict[str, Any]] = []
+    seen: set[tuple[str, int]] = set()
+    wanted: str | None = name
+    first = 0
+    while wanted is not None:
+        found, index, source = _find(wanted, where, places, first)
+        if (wanted, index) in seen:
+            raise UserError(source, f"extends itself by way of {wanted!r}", "allowed: a chain that ends")
+        seen.add((wanted, index))
+        chain.append(found)
+        following = found.get("extends", None if wanted == DEFAULT and index == len(places) else DEFAULT)
+        first = index + 1 if following == wanted else 0
+        where = f"{source}: extends"
+        wanted = following
+    result: dict[str, Any] = {}
+    for raw in reversed(chain):
+        result = _merge(result, raw)
+    result.pop("extends", None)
+    return result
+
+
+def _find(name: str, where: str, places: Sequence[Path], first: int) -> tuple[dict[str, Any], int, str]:
+    from forewarn_manifests.compiled import PROFILES
+
+    if _NAME.fullmatch(name):
+        for index, place in enumerate(places[first:], first):
+            if not place.is_dir():
+                raise UserError(
+                    "FOREWARN_PROFILES", f"{str(place)!r} is no directory", "allowed: directories, with : between"
+                )
+            path = place / f"{name}.yaml"
+            if path.is_file():
+                return read(path), index, str(path)
+        if name in PROFILES and first <= len(places):
+            return cast("dict[str, Any]", PROFILES[name]), len(places), f"profile {name}"
+    from forewarn_manifests.checks import one_of
+
+    one_of(where, "profile", name, names(places) if first == 0 else [])
+    raise UserError(where, f"nothing below {name!r} to extend", "extend another profile")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read and check one profile file."""
+    import json
+
+    import yaml
+
+    from forewarn_manifests.schema import check
+
+    try:
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UserError(f"{path}{line}", str(error.problem), "allowed: YAML") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(str(path), f"cannot be read: {error}") from None
+    schema = json.loads((Path(__file__).parent / "profiles/schema.json").read_text(encoding="utf-8"))
+    check({} if raw is None else raw, schema, str(path))
+    return cast("dict[str, Any]", raw or {})
+
+
+def _merge(low: dict[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
+    """Put ``high`` over ``low``: mappings are merged, anything else (a volume source too) replaced."""
+    result = dict(low)
+    for key, value in high.items():
+        below = result.get(key)
+        whole = key == "volume" or not isinstance(value, dict) or not isinstance(below, dict)
+        result[key] = value if whole else _merge(cast("dict[str, Any]", below), value)
+    return result
+
+
+def from_raw(name: str, raw: Mapping[str, Any]) -> Profile:
+    """Make a profile of its raw values, which hold at least what the shipped ``launch`` does."""
+    gpu, nodes, teams = raw["gpu"], raw["nodes"], raw.get("teams", {})
+    return Profile(
+        name=name,
+        summary=raw.get("summary", ""),
+        annotation_prefix=raw.get("annotationPrefix", contract.DEFAULT_PREFIX),
+        defaults=raw["defaults"],
+        limits=raw["limits"],
+        gpu_resource=gpu.get("resource", contract.GPU_RESOURCE),
+        gpu_classes=tuple(gpu.get("classes", ())),
+        gpu_default_class=gpu.get("defaultClass", ""),
+        gpu_strict=gpu.get("strict", False),
+        gpu_model_label=gpu.get("models", {}).get("label", "gpu-model"),
+        gpu_models=tuple(gpu.get("models", {}).get("known", ())),
+        node_label=nodes.get("label", "kubernetes.io/hostname"),
+        node_name=nodes.get("name", "{node}"),
+        node_digits=nodes.get("digits", 1),
+        home=_place(raw["home"]),
+        workspaces=_place(raw["workspaces"]) if "workspaces" in raw else None,
+        known_workspaces=tuple(raw.get("workspaces", {}).get("known", ())),
+        teams=_place({"path": "/teams", **teams}) if "volume" in teams else None,
+        known_teams=teams.get("known", {}),
+        conda_cache=_place(raw["condaCache"]) if "condaCache" in raw else None,
+        conda_environment=raw.get("condaCache", {}).get("environment", {}),
+        volumes=tuple((volume["name"], _place(volume)) for volume in raw.get("volumes", ())),
+        labels=raw.get("labels", {}),
+        annotations=raw.get("annotations", {}),
+        environment=raw.get("environment", {}),
+        node_selector=raw.get("nodeSelector", {}),
+        tolerations=tuple(raw.get("tolerations", ())),
+        pull_secrets=tuple(raw.get("pullSecrets", ())),
+        commands={key: tuple(words) for key, words in raw["commands"].items()},
+        ssh_port=raw.get("sshPort", 22),
+        init_images=tuple(raw.get("init", {}).get("images", ())),
+        identity=raw.get("identity", "image"),
+        mail_annotation=raw.get("mailAnnotation", "forewarn/mail"),
+    )
+
+
+def _place(raw: Mapping[str, Any]) -> Place:
+    ((kind, source),) = raw["volume"].items()
+    return Place(raw["path"], kind, source or {}, raw.get("subPath", ""), raw.get("readOnly", False))

@@ -1,0 +1,3 @@
+#!/bin/bash
+echo "it's \"here\" at $HOME"
+exec python train.py "$@"
