@@ -1,0 +1,188 @@
+"""How a state becomes bytes and comes back: plain data without pickle, torch, safetensors, or your functions."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import zipfile
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TAG = "~"
+_STATE = "state.json"
+
+
+class Serializer:
+    """Writes a state into a file object from front to back, and reads it from one that can seek."""
+
+    name = "none"
+
+    def save(self, state: Any, file: BinaryIO) -> None:
+        """Write ``state``."""
+        raise NotImplementedError
+
+    def load(self, file: BinaryIO) -> Any:
+        """Return the state that a file holds; raises whatever it likes where it holds none."""
+        raise NotImplementedError
+
+
+class Functions(Serializer):
+    """A serializer made of ``save(state, file)`` and ``load(file)``; ``name`` is kept in the manifest."""
+
+    def __init__(self, name: str, save: Callable[[Any, BinaryIO], Any], load: Callable[[BinaryIO], Any]) -> None:
+        self.name = name
+        self._save, self._load = save, load
+
+    def save(self, state: Any, file: BinaryIO) -> None:
+        """Write ``state``."""
+        self._save(state, file)
+
+    def load(self, file: BinaryIO) -> Any:
+        """Return the state."""
+        return self._load(file)
+
+
+class Plain(Serializer):
+    """JSON and npy in a zip: no pickle, so that loading runs no code of anybody's.
+
+    Takes None, bool, int, float, str, bytes, list, tuple, dict and numpy arrays and scalars of plain types; gives
+    back the same types. Raises ``TypeError``, naming the place, for anything else. numpy is needed for arrays alone.
+    """
+
+    name = "plain"
+
+    def save(self, state: Any, file: BinaryIO) -> None:
+        """Write ``state``."""
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            members: list[str] = []
+
+            def keep(write: Callable[[BinaryIO], None]) -> str:
+                members.append(f"{len(members)}")
+                with archive.open(members[-1], "w", force_zip64=True) as member:
+                    write(member)  # type: ignore[arg-type]
+                return members[-1]
+
+            text = json.dumps(_encode(state, "state", keep), ensure_ascii=False)
+            archive.writestr(_STATE, text.encode("utf-8", "surrogatepass"))
+
+    def load(self, file: BinaryIO) -> Any:
+        """Return the state."""
+        with zipfile.ZipFile(file) as archive:
+            return _decode(json.loads(archive.read(_STATE).decode("utf-8", "surrogatepass")), archive)
+
+
+def _encode(value: Any, where: str, keep: Callable[[Callable[[BinaryIO], None]], str]) -> Any:
+    # bool, int and float exactly: a subclass (an IntEnum, a numpy float64) would come back as another type.
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) is list:
+        return [_encode(item, f"{where}[{index}]", keep) for index, item in enumerate(value)]
+    if type(value) is tuple:
+        return {_TAG: "tuple", "items": [_encode(item, f"{where}[{index}]", keep) for index, item in enumerate(value)]}
+    if isinstance(value, dict):
+        if all(type(key) is str for key in value) and _TAG not in value:
+            return {key: _encode(item, f"{where}[{key!r}]", keep) for key, item in value.items()}
+        pairs = [[_encode(key, where, keep), _encode(item, f"{where}[{key!r}]", keep)] for key, item in value.items()]
+        return {_TAG: "dict", "items": pairs}
+    if type(value) is bytes:
+        return {_TAG: "bytes", "member": keep(lambda file: _write(file, value))}
+    if type(value).__module__ == "numpy":
+        return _encode_numpy(value, where, keep)
+    raise TypeError(f"{where} is a {type(value).__name__}, which the plain serializer cannot keep")
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+
+
+def _encode_numpy(value: Any, where: str, keep: Callable[[Callable[[BinaryIO], None]], str]) -> Any:
+    import numpy as np
+
+    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.hasobject:
+        raise TypeError(f"{where} is a numpy {type(value).__name__} that the plain serializer cannot keep")
+    kind = "array" if isinstance(value, np.ndarray) else "scalar"
+    member = keep(lambda file: np.lib.format.write_array(file, np.asanyarray(value), allow_pickle=False))
+    return {_TAG: kind, "member": member}
+
+
+def _decode(value: Any, archive: zipfile.ZipFile) -> Any:
+    if isinstance(value, list):
+        return [_decode(item, archive) for item in value]
+    if not isinstance(value, dict):
+        return value
+    tag = value.get(_TAG)
+    if tag is None:
+        return {key: _decode(item, archive) for key, item in value.items()}
+    if tag == "tuple":
+        return tuple(_decode(item, archive) for item in value["items"])
+    if tag == "dict":
+        return {_decode(key, archive): _decode(item, archive) for key, item in value["items"]}
+    data = archive.read(value["member"])
+    if tag == "bytes":
+        return data
+    if tag not in ("array", "scalar"):
+        raise ValueError(f"unknown kind {tag!r}")
+    import numpy as np
+
+    array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    return array if tag == "array" else array[()]
+
+
+class Torch(Serializer):
+    """``torch.save``, loaded with ``weights_only=True`` and an allow-list of further types.
+
+    ``allowed``: classes and functions that the state holds beyond tensors and plain containers. ``map_location``: as
+    in ``torch.load``; by default the CPU, from where ``load_state_dict`` copies to wherever a module is.
+    """
+
+    name = "torch"
+
+    def __init__(self, allowed: Iterable[Any] = (), map_location: Any = "cpu") -> None:
+        self._allowed, self._map_location = list(allowed), map_location
+
+    def save(self, state: Any, file: BinaryIO) -> None:
+        """Write ``state``."""
+        import torch
+
+        torch.save(state, file)
+
+    def load(self, file: BinaryIO) -> Any:
+        """Return the state; a type that is not allowed raises, and no code of the file's is run."""
+        import torch
+
+        with torch.serialization.safe_globals(self._allowed):
+            return torch.load(file, map_location=self._map_location, weights_only=True)
+
+
+class Safetensors(Serializer):
+    """safetensors, for weights alone: a flat mapping of names to torch tensors."""
+
+    name = "safetensors"
+
+    def save(self, state: Any, file: BinaryIO) -> None:
+        """Write ``state``."""
+        from safetensors.torch import save
+
+        file.write(save({name: tensor.detach().contiguous() for name, tensor in state.items()}))
+
+    def load(self, file: BinaryIO) -> Any:
+        """Return the tensors by name, on the CPU."""
+        from safetensors.torch import load
+
+        return load(file.read())
+
+
+def for_saving() -> Serializer:
+    """Return torch's serializer in a program that has loaded torch, else the plain one."""
+    return Torch() if "torch" in sys.modules else Plain()
+
+
+def for_loading(name: str) -> Serializer:
+    """Return the serializer of a manifest; raises ``ValueError`` for one that is not of this module."""
+    known = {kind.name: kind for kind in (Plain, Torch, Safetensors)}
+    if name not in known:
+        raise ValueError(f"it was saved by the serializer {name!r}; give the store the same one")
+    return known[name]()

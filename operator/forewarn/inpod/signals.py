@@ -1,0 +1,133 @@
+"""SIGTERM as a flag that is read at the step boundary; nothing is saved inside a signal handler."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+
+from forewarn import contract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import FrameType, TracebackType
+
+Handler = Union[Callable[[int, Optional["FrameType"]], Any], int, None]
+
+TORCHRUN_GRACE_SECONDS = 30.0
+"""torchrun sends SIGKILL this long after SIGTERM, whatever the pod's grace (fixed in its code up to 2.9 at least)."""
+WORKER_SECONDS = 120.0
+
+
+def grace_seconds(environ: Mapping[str, str]) -> float:
+    """Return the seconds from SIGTERM to SIGKILL to plan a last save with: the pod's, or torchrun's."""
+    return TORCHRUN_GRACE_SECONDS if under_torchrun(environ) else float(contract.GRACE_SECONDS)
+
+
+def under_torchrun(environ: Mapping[str, str]) -> bool:
+    """Whether torchrun started this process."""
+    return "TORCHELASTIC_RUN_ID" in environ
+
+
+class StopSignal:
+    """Becomes true with the first SIGTERM; handlers that were there before are called too.
+
+    A context manager, entered in the main thread. Inside ``shielded`` nothing can tear a save: SIGTERM only counts,
+    and a DataLoader's SIGCHLD handler, which raises when a worker died, waits until the save is done.
+    """
+
+    def __init__(self, signals: tuple[int, ...] = (signal.SIGTERM,)) -> None:
+        self.signals = signals
+        self.count = 0
+        """How many have arrived."""
+        self._before: dict[int, Handler] = {}
+        self._depth = 0
+        self._late: list[int] = []
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def __enter__(self) -> StopSignal:
+        if threading.current_thread() is threading.main_thread():
+            for number in self.signals:
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            # Somebody who came later and chained to us stays in place.
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, signal.SIG_DFL if before is None else before)
+        self._before.clear()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self._depth:
+            self._late.append(number)
+        else:
+            self._chain(number, frame)
+
+    def _chain(self, number: int, frame: FrameType | None) -> None:
+        before = self._before.get(number)
+        if callable(before):
+            before(number, frame)
+
+    @contextlib.contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Hold back earlier handlers, and those for SIGCHLD, until the block has ended."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        died: list[int] = []
+        child = signal.getsignal(signal.SIGCHLD)
+        held = callable(child)
+        if held:
+            signal.signal(signal.SIGCHLD, lambda number, _frame: died.append(number))
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if held:
+                signal.signal(signal.SIGCHLD, child)
+            late, self._late = (self._late, []) if not self._depth else ([], self._late)
+            for number in late:
+                self._chain(number, None)
+            if died and callable(child):
+                child(signal.SIGCHLD, None)
+
+
+class KeepWorker:
+    """A ``worker_init_fn`` for a DataLoader whose workers outlive a SIGTERM to the whole process group.
+
+    torchrun and a terminal signal every process; a worker that dies at once makes the step in progress raise, before
+    the loop gets to its save. The worker goes on for ``seconds`` after the signal; its parent's end ends it sooner.
+    ``then``: the ``worker_init_fn`` that you had.
+    """
+
+    def __init__(self, then: Callable[[int], Any] | None = None, seconds: float = WORKER_SECONDS) -> None:
+        self.then, self.seconds = then, seconds
+
+    def __call__(self, worker: int) -> None:
+        """Prepare this worker; torch calls it in the new process."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, self._later)
+        if self.then is not None:
+            self.then(worker)
+
+    def _later(self, _number: int, _frame: FrameType | None) -> None:
+        if signal.getitimer(signal.ITIMER_REAL)[0] == 0.0:
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+
+def planned_with(environ: Mapping[str, str]) -> str | None:
+    """Return the sentence to say once where SIGTERM leaves less than the pod's grace, else ``None``."""
+    if not under_torchrun(environ):
+        return None
+    return (
+        f"torchrun kills its workers {TORCHRUN_GRACE_SECONDS:.0f} s after SIGTERM, whatever the pod's grace: "
+        "a save that takes longer must begin at the warning"
+    )
