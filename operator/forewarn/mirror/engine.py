@@ -1,0 +1,475 @@
+"""The mirror at work: observations and deadlines in, decisions of the machine, Events out."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import Counter, OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from forewarn import contract
+from forewarn.mirror import events
+from forewarn.mirror.api import FAILURES, METADATA, Api, Refusal
+from forewarn.mirror.episodes import Around, Notice, Rules, ended_unobserved, step
+from forewarn.mirror.events import Recovered, Target
+from forewarn.mirror.pods import Seen, observe
+from forewarn.mirror.schedule import Schedule
+from forewarn.mirror.story import NOTHING, Story
+from forewarn.mirror.watch import NAMESPACES_PATH
+from forewarn.mirror.writer import Owed, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+    from datetime import datetime
+
+    from forewarn.mirror.clock import Clock
+    from forewarn.mirror.metrics import Metrics
+    from forewarn.mirror.watch import Scope
+
+log = logging.getLogger(__name__)
+
+
+CAUSES = ("Preempted", "ReservationCancelled", "ReservationReassigned")
+"""Reasons of the reservation controller's own Events on a session that it stops."""
+CAUSE_WAITS = (0.0, 1.0, 2.0)
+"""Seconds before each look for such an Event: three seconds in all."""
+LOOKS_AT_ONCE = 8
+GRAVES = 5000
+"""Deleted pods remembered, so that a list that was under way does not bring one back."""
+AGAIN_WAITS = (0.5, 1.0, 2.0, 5.0)
+BATCH = 200
+
+
+class Record:
+    """One session: what was seen of it last, and what has been told."""
+
+    __slots__ = ("asking", "cause", "generation", "gone_at", "seen", "settling", "story")
+
+    def __init__(self, seen: Seen, story: Story) -> None:
+        self.seen, self.story = seen, story
+        self.gone_at: datetime | None = None
+        self.cause: str | None = None
+        self.asking = False
+        self.settling = False
+        """Whether its Events are being read after a conflict: nothing is decided until then."""
+        self.generation = 0
+
+    @property
+    def target(self) -> Target:
+        """The pod, as Events name it."""
+        return Target("Pod", self.seen.namespace, self.seen.name, self.seen.uid)
+
+    @property
+    def marked(self) -> bool:
+        """Whether it carries a warning and is not yet told to stop."""
+        seen = self.seen
+        return seen.facts.warned and seen.deleted is None and seen.ended is None and self.gone_at is None
+
+
+class Engine:
+    """Follows sessions. Everything runs in one event loop, so nothing needs a lock."""
+
+    def __init__(
+        self, api: Api, clock: Clock, scope: Scope, rules: Rules, metrics: Metrics, rate: float, instance: str
+    ) -> None:
+        self._api, self.clock, self._scope, self._rules, self._metrics = api, clock, scope, rules, metrics
+        self.writer = Writer(api, self, rate, instance)
+        self.schedule = Schedule(clock, self._due)
+        self.records: dict[str, Record] = {}
+        self._recovered: dict[str, Recovered] = {}
+        self._followed: set[str] = set(scope.namespaces)
+        self._loading: set[str] = set()
+        self._groups: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._marked: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
+        self._graves: OrderedDict[str, None] = OrderedDict()
+        self._generations: dict[str, int] = dict.fromkeys(scope.streams, 0)
+        self._unlisted = set(scope.streams)
+        self.listed_once = asyncio.Event()
+        self.leading = False
+        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---- what the watch tells (Listener)
+
+    def namespace(self, name: str, follows: bool) -> None:
+        """Take a namespace that gained or lost the sessions label."""
+        if not follows:
+            if name in self._followed:
+                log.info("namespace is no session namespace any more", extra={"fields": {"namespace": name}})
+            self._followed.discard(name)
+            for uid in [uid for uid, record in self.records.items() if record.seen.namespace == name]:
+                self._forget(uid)
+        elif name not in self._followed:
+            log.info("namespace is a session namespace", extra={"fields": {"namespace": name}})
+            self._followed.add(name)
+            if self.listed_once.is_set():
+                self._loading.add(name)
+                self._spawn(self._load, name)
+
+    def pod(self, kind: str | None, seen: Seen) -> None:
+        """Take a pod as observed."""
+        if seen.namespace not in self._followed:
+            return
+        record = self.records.get(seen.uid)
+        if kind == "DELETED":
+            if record is None and seen.uid in self._graves:
+                return
+            if seen.deleted is None and record is not None:
+                # Removed without grace, or only out of the selector's sight.
+                record.seen = seen
+                self._spawn(self._verify, record.target)
+                return
+            self._bury(record or self._add(seen), seen)
+            return
+        if record is None:
+            if seen.uid in self._graves:
+                return
+            record = self._add(seen)
+        elif seen.version < record.seen.version:
+            return
+        record.generation = self._generations.get(self._stream(seen.namespace), 0)
+        record.seen = seen
+        self._touch(record)
+
+    def listing(self, stream: str) -> None:
+        """Take that a stream is listed anew: what the list does not hold has gone unseen."""
+        if stream in self._generations:
+            self._generations[stream] += 1
+
+    async def find_namespaces(self) -> None:
+        """List the session namespaces: those that came or went while no watch told so are taken now."""
+        if not self._scope.everywhere:
+            return
+        params = {"labelSelector": self._scope.sessions_label}
+        found = {
+            str(each["metadata"]["name"]) async for each in self._api.list(NAMESPACES_PATH, params, accept=METADATA)
+        }
+        for name in list(self._followed - found):
+            self.namespace(name, False)
+        for name in found - self._followed:
+            self.namespace(name, True)
+
+    def listed(self, stream: str) -> None:
+        """Take that a stream's list is complete."""
+        if stream == NAMESPACES_PATH:
+            self._spawn(self.find_namespaces)
+        elif stream in self._unlisted:
+            self._unlisted.discard(stream)
+            if not self._unlisted:
+                self.listed_once.set()
+        else:
+            self._spawn(self._sweep, stream, self._generations[stream])
+
+    def _stream(self, namespace: str) -> str:
+        return "/api/v1/pods" if self._scope.everywhere else f"/api/v1/namespaces/{namespace}/pods"
+
+    # ---- records
+
+    def _add(self, seen: Seen) -> Record:
+        found = self._recovered.pop(seen.uid, None)
+        record = self.records[seen.uid] = Record(seen, found.story if found else NOTHING)
+        if seen.group:
+            self._groups[seen.namespace, seen.group].add(seen.uid)
+        return record
+
+    def _forget(self, uid: str) -> None:
+        record = self.records.pop(uid, None)
+        if record is None:
+            return
+        self.schedule.set(uid, None)
+        key = (record.seen.namespace, record.seen.group)
+        if record.seen.group:
+            self._groups[key].discard(uid)
+            self._marked[key].pop(uid, None)
+            if not self._groups[key]:
+                del self._groups[key]
+                self._marked.pop(key, None)
+
+    def _bury(self, record: Record, seen: Seen) -> None:
+        """Take that a pod's object is gone."""
+        self._graves[seen.uid] = None
+        if len(self._graves) > GRAVES:
+            self._graves.popitem(last=False)
+        record.seen = seen
+        record.gone_at = self.clock.now()
+        self._touch(record)
+
+    def _touch(self, record: Record) -> None:
+        """Look at a record whose pod may have changed; at its job's others too if a first one is marked, or none is."""
+        if not record.seen.group:
+            self._decide(record)
+            return
+        key = (record.seen.namespace, record.seen.group)
+        marked = self._marked[key]
+        before = bool(marked)
+        if record.marked:
+            marked[record.seen.uid] = record
+        else:
+            marked.pop(record.seen.uid, None)
+        self._decide(record)
+        if before != bool(marked):
+            for uid in list(self._groups[key]):
+                if uid != record.seen.uid:
+                    self._decide(self.records[uid])
+
+    def _due(self, uid: str) -> None:
+        record = self.records.get(uid)
+        if record is not None:
+            self._decide(record)
+
+    def _around(self, record: Record) -> Around:
+        peers: tuple[str, ...] = ()
+        peers_at = None
+        if record.seen.group:
+            marked = self._marked[record.seen.namespace, record.seen.group]
+            if marked and not record.marked:
+                peers = tuple(sorted(other.seen.name for other in marked.values()))
+                peers_at = min(other.seen.facts.warning_at for other in marked.values() if other.seen.facts.warning_at)
+        return Around(peers, peers_at, record.gone_at, record.cause)
+
+    def _decide(self, record: Record) -> None:
+        if not self.leading or record.settling or record.seen.namespace in self._loading:
+            return
+        uid = record.seen.uid
+        result = step(record.story, record.seen, self._around(record), self.clock.now(), self._rules)
+        record.story = result.story
+        for said in result.tell:
+            self._owe(said, record.target, record.seen.job)
+        self.schedule.set(uid, result.deadline)
+        leaving = record.seen.deleted is not None or record.gone_at is not None
+        if leaving and not record.story.over and not record.asking:
+            record.asking = True
+            self._spawn(self._ask_cause, record)
+        if record.gone_at is not None and record.story.over and not result.tell:
+            self._forget(uid)
+
+    def _owe(self, said: Any, pod: Target, job: tuple[str, str] | None) -> None:
+        now = asyncio.get_running_loop().time()
+        self.writer.put(Owed(said, pod, None, now))
+        if isinstance(said, Notice):
+            log.info(
+                said.note,
+                extra=_fields(pod, reason=said.reason.name, episode=said.story.episode),
+            )
+            record = self.records.get(pod.uid)
+            self._metrics.told(said, record.seen.deleted if record else None, self._rules.keys)
+            if said.on_job and job is not None:
+                self.writer.put(Owed(said, pod, Target("Job", pod.namespace, *job), now))
+
+    # ---- what became of the writes (Author)
+
+    def stored(self, owed: Owed, fresh: bool) -> None:
+        """Take that an Event is stored."""
+        if isinstance(owed.said, Notice):
+            if fresh and owed.job is None:
+                self._metrics.events.labels(owed.said.reason.name).inc()
+            elif not fresh and owed.job is None:
+                self._metrics.conflicts.inc()
+        else:
+            self._metrics.restatements.inc()
+        self._metrics.lag.observe(asyncio.get_running_loop().time() - owed.since)
+        self._retire(owed)
+
+    def dropped(self, owed: Owed, why: str) -> None:
+        """Take that an Event is given up; without a reason its namespace ends and nobody could read it."""
+        if why:
+            self._metrics.dropped.inc()
+            log.error(
+                "an Event is given up: %s",
+                why,
+                extra=_fields(owed.pod),
+            )
+        self._retire(owed)
+
+    def refused(self, owed: Owed, error: Refusal) -> None:
+        """Take that a namespace refuses Events for now."""
+        self._metrics.refusals.labels(owed.pod.namespace, str(error.code)).inc()
+        log.warning("an Event is refused and tried again later: %s", error, extra=_fields(owed.pod))
+
+    def conflicted(self, owed: Owed) -> None:
+        """Take that somebody else told the pod's next news: read it, and decide again."""
+        self._metrics.conflicts.inc()
+        record = self.records.get(owed.pod.uid)
+        if record is not None and not record.settling:
+            record.settling = True
+            self._spawn(self._settle, record)
+
+    def _retire(self, owed: Owed) -> None:
+        record = self.records.get(owed.pod.uid)
+        if record is not None and record.gone_at is not None and owed.said.story.over and owed.job is None:
+            self._forget(owed.pod.uid)
+
+    # ---- reading back
+
+    def count(self) -> Counter[str]:
+        """Count the sessions by the state of their warning."""
+        return Counter(record.story.state if self.leading else "standby" for record in self.records.values())
+
+    async def lead(self) -> None:
+        """Recover every story from the stored Events and begin to write. Needs the first lists to be complete."""
+        found = events.recover(await self._stored(sorted(self._scope.namespaces)))
+        for record in self.records.values():
+            mine = found.pop(record.seen.uid, None)
+            record.story = mine.story if mine else NOTHING
+            record.settling = False
+        self._recovered = {uid: one for uid, one in found.items() if one.pod.namespace in self._followed}
+        self.leading = True
+        self.writer.open.set()
+        self._metrics.leading.set(1)
+        log.info("this mirror writes Events: %d sessions, %d stories", len(self.records), len(found))
+        for number, record in enumerate(list(self.records.values())):
+            if record.seen.uid in self.records:
+                self._touch(record)
+            if number % BATCH == 0:
+                await asyncio.sleep(0)
+        for one in list(self._recovered.values()):
+            if one.story.open:
+                self._spawn(self._verify, one.pod)
+
+    def follow(self) -> None:
+        """Stop writing; what is owed is the new leader's to tell."""
+        self.leading = False
+        self.writer.open.clear()
+        self.writer.forget_all()
+        self._metrics.leading.set(0)
+
+    async def _stored(self, namespaces: Iterable[str]) -> list[dict[str, Any]]:
+        """Return our own stored Events, of the namespaces or of all."""
+        selector = {"fieldSelector": f"reportingController={contract.REPORTING_CONTROLLER}"}
+        paths = [events.path(namespace) for namespace in namespaces] or [f"{events.API}/events"]
+        return [event for path in paths async for event in self._api.list(path, selector)]
+
+    async def _load(self, namespace: str) -> None:
+        """Read the pods and stories of a namespace that became a session namespace."""
+        params = {"labelSelector": self._scope.pod_selector} if self._scope.pod_selector else {}
+        pods = [pod async for pod in self._api.list(f"/api/v1/namespaces/{namespace}/pods", params)]
+        found = events.recover(await self._stored([namespace]))
+        self._loading.discard(namespace)
+        for pod in pods:
+            seen = observe(pod, self._rules.keys)
+            if seen.uid in found and seen.uid in self.records:
+                self.records[seen.uid].story = found.pop(seen.uid).story
+        self._recovered |= found
+        for pod in pods:
+            self.pod(None, observe(pod, self._rules.keys))
+        for record in [each for each in self.records.values() if each.seen.namespace == namespace]:
+            self._touch(record)
+        for one in found.values():
+            if one.story.open and one.pod.uid in self._recovered:
+                self._spawn(self._verify, one.pod)
+
+    async def _settle(self, record: Record) -> None:
+        """After a conflict: take the story from what is stored and the pod as it is now."""
+        seen, pod = record.seen, record.target
+        stored = await self._api.request(
+            "GET", events.path(seen.namespace), {"fieldSelector": f"regarding.uid={seen.uid}"}
+        )
+        found = events.recover(stored.get("items") or [])
+        record.story = found[seen.uid].story if seen.uid in found else record.story
+        now_there = await self._pod(pod)
+        record.settling = False
+        if now_there is not None:
+            record.seen = observe(now_there, self._rules.keys)
+        elif record.gone_at is None:
+            record.gone_at = self.clock.now()
+        if seen.uid in self.records:
+            self._touch(record)
+
+    async def _pod(self, pod: Target) -> dict[str, Any] | None:
+        """Return the pod's object, ``None`` if that pod is gone."""
+        try:
+            there: dict[str, Any] = await self._api.request(
+                "GET", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+            )
+        except Refusal as error:
+            if error.code != 404:
+                raise
+            return None
+        return there if there["metadata"]["uid"] == pod.uid else None
+
+    async def _verify(self, pod: Target) -> None:
+        """Tell the end of a pod that no list holds, if it is really gone."""
+        there = await self._pod(pod)
+        record = self.records.get(pod.uid)
+        if there is not None:
+            if record is not None:
+                # It is there, but out of the selector's sight: no session any more.
+                self._forget(pod.uid)
+            return
+        if record is not None:
+            if record.gone_at is None:
+                self._bury(record, record.seen)
+            return
+        one = self._recovered.pop(pod.uid, None)
+        if one is not None and self.leading:
+            for said in ended_unobserved(one.story, self.clock.now()).tell:
+                self._owe(said, one.pod, None)
+
+    async def _sweep(self, stream: str, generation: int) -> None:
+        """After a list that was made anew: look for those who are not in it."""
+        # The list's pods may still be on their way from kopf's workers; who is slow is only looked at in vain.
+        await asyncio.sleep(2.0)
+        missing = [
+            record
+            for record in self.records.values()
+            if record.generation < generation
+            and record.gone_at is None
+            and self._stream(record.seen.namespace) == stream
+        ]
+        for record in missing:
+            if await self._pod(record.target) is None and record.gone_at is None:
+                self._bury(record, record.seen)
+
+    async def _ask_cause(self, record: Record) -> None:
+        """Wait a few seconds for the reservation controller's own Event on a session that stops."""
+        cause = ""
+        late = record.seen.deleted is not None and self.clock.until(record.seen.deleted) < -30
+        for wait in CAUSE_WAITS[:1] if late else CAUSE_WAITS:
+            await asyncio.sleep(wait)
+            try:
+                cause = await self._cause(record.seen)
+            except (Refusal, *FAILURES) as error:
+                log.warning("the controller's Events cannot be read: %s", error)
+            if cause:
+                break
+        record.cause = cause
+        self._touch(record)
+
+    async def _cause(self, seen: Seen) -> str:
+        async with self._looks:
+            stored = await self._api.request(
+                "GET", events.path(seen.namespace), {"fieldSelector": f"regarding.uid={seen.uid}"}
+            )
+        for event in stored.get("items") or []:
+            by = (event.get("reportingController"), (event.get("deprecatedSource") or {}).get("component"))
+            if contract.RESERVATION_CONTROLLER in by and event.get("reason") in CAUSES:
+                return str(event["reason"])
+        return ""
+
+    # ---- tasks
+
+    def _spawn(self, look: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Look at the cluster in the background, again and again while the API server is away."""
+        task = asyncio.get_running_loop().create_task(self._persist(look, *arguments))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _persist(self, look: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        for wait in itertools.chain(AGAIN_WAITS, itertools.repeat(AGAIN_WAITS[-1])):
+            try:
+                await look(*arguments)
+                return
+            except (Refusal, *FAILURES) as error:
+                log.warning(
+                    "a look at the cluster failed, next try in %.1f s: %s: %s", wait, type(error).__name__, error
+                )
+            except Exception:
+                log.exception("a look at the cluster failed")
+                return
+            await asyncio.sleep(wait)
+
+
+def _fields(pod: Target, **more: Any) -> dict[str, Any]:
+    """Return the ``extra`` of a log line about a pod."""
+    return {"fields": {"namespace": pod.namespace, "pod": pod.name, **more}}

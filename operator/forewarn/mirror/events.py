@@ -1,0 +1,173 @@
+"""Notices as events.k8s.io/v1 objects, and stories read back from them. Pure.
+
+A pod's Events are numbered. The name of one is made from the pod's uid and the number alone, so a number can be taken
+only once: of two mirrors that both want to say the next thing, one gets a 409, reads what is there and decides again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from forewarn import contract
+from forewarn.mirror.catalogue import clean
+from forewarn.mirror.story import Story, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from forewarn.mirror.catalogue import Reason
+    from forewarn.mirror.episodes import Notice, Restatement
+
+STORY = "forewarn/story"
+"""Annotation of an Event: the story up to and including it."""
+EPISODE = "forewarn/episode"
+"""Annotation of an Event: the number of the episode that it belongs to."""
+POD_UID = "forewarn/pod-uid"
+"""Annotation of an Event on a Job: the pod that it speaks of."""
+
+API = "/apis/events.k8s.io/v1"
+_NAME_LENGTH = 253
+_INSTANCE_LENGTH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The object that an Event is about."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def reference(self) -> dict[str, str]:
+        """The object reference, as Events carry it."""
+        version = "batch/v1" if self.kind == "Job" else "v1"
+        return {
+            "apiVersion": version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+        }
+
+
+def path(namespace: str, name: str = "") -> str:
+    """Return the URL path of a namespace's Events, or of one."""
+    return f"{API}/namespaces/{namespace}/events" + (f"/{name}" if name else "")
+
+
+def name(target: Target, *identity: str | int) -> str:
+    """Return an Event's name: the object's, so that a list can be read, and a digest of uid and identity."""
+    text = "\0".join([target.uid, *map(str, identity)])
+    digest = hashlib.sha256(text.encode()).hexdigest()[:20]
+    return f"{target.name[: _NAME_LENGTH - 21].rstrip('.-')}.{digest}"
+
+
+def entry_name(pod: Target, entry: int) -> str:
+    """Return the name of a pod's Event of that number."""
+    return name(pod, entry)
+
+
+def job_name(job: Target, pod_uid: str, story: Story, reason: Reason) -> str:
+    """Return the name of the Event that tells a Job of the opening or the end of a pod's episode."""
+    return name(job, pod_uid, reason.name, story.episode)
+
+
+def of_pod(notice: Notice, pod: Target, instance: str) -> dict[str, Any]:
+    """Return the Event that tells ``notice`` on the pod; ``instance`` names the mirror that writes it."""
+    annotations = {EPISODE: str(notice.story.episode), STORY: encode(notice.story)}
+    return _event(notice, entry_name(pod, notice.story.entry), pod, annotations, notice.note, instance)
+
+
+def of_job(notice: Notice, job: Target, pod: Target, instance: str) -> dict[str, Any]:
+    """Return the Event that tells ``notice`` on the pod's Job."""
+
+    annotations = {EPISODE: str(notice.story.episode), POD_UID: pod.uid}
+    unique = job_name(job, pod.uid, notice.story, notice.reason)
+    event = _event(notice, unique, job, annotations, clean(f"Pod {pod.name}: {notice.note}"), instance)
+    return event | {"related": pod.reference}
+
+
+def _event(
+    notice: Notice, unique: str, target: Target, annotations: dict[str, str], note: str, instance: str
+) -> dict[str, Any]:
+    entry = notice.reason.entry
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": unique, "namespace": target.namespace, "annotations": annotations},
+        "eventTime": micro(notice.at),
+        "reportingController": contract.REPORTING_CONTROLLER,
+        "reportingInstance": instance[:_INSTANCE_LENGTH],
+        "action": entry.action,
+        "reason": notice.reason.name,
+        "type": entry.type,
+        "note": note,
+        "regarding": target.reference,
+    }
+
+
+def restatement(said: Restatement) -> dict[str, Any]:
+    """Return the merge patch that restates an Event through its series and brings its story up to date."""
+    return {
+        "metadata": {"annotations": {STORY: encode(said.story)}},
+        "series": {"count": said.story.restated + 1, "lastObservedTime": micro(said.at)},
+    }
+
+
+def micro(instant: datetime) -> str:
+    """Write an instant as the API's MicroTime."""
+    return instant.astimezone(contract.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What the stored Events say of one pod: who it is, and its story."""
+
+    pod: Target
+    story: Story
+
+
+def is_ours(event: Mapping[str, Any]) -> bool:
+    """Whether the mirror wrote the Event (or somebody in its name: a story is never trusted to be well-formed)."""
+    return event.get("reportingController") == contract.REPORTING_CONTROLLER
+
+
+def target_of(event: Mapping[str, Any]) -> Target:
+    """Return what an Event is about."""
+    reference = event.get("regarding") or {}
+    keys = ("kind", "namespace", "name", "uid")
+    return Target(*(str(reference.get(key, "")) for key in keys))
+
+
+def story_of(event: Mapping[str, Any]) -> Story | None:
+    """Return the story that an Event carries, if it is one of ours on a pod and says the truth about its number."""
+    if not is_ours(event):
+        return None
+    meta = event.get("metadata") or {}
+    return decode((meta.get("annotations") or {}).get(STORY))
+
+
+def recover(stored: Iterable[Mapping[str, Any]]) -> dict[str, Recovered]:
+    """Return the newest story of each pod, by uid."""
+    newest: dict[str, Recovered] = {}
+    for event in stored:
+        target = target_of(event)
+        if target.kind != "Pod" or target.namespace != (event.get("metadata") or {}).get("namespace"):
+            continue
+        story = story_of(event)
+        if story is None:
+            continue
+        known = newest.get(target.uid)
+        if known is None or _order(story) > _order(known.story):
+            newest[target.uid] = Recovered(target, story)
+    return newest
+
+
+def _order(story: Story) -> tuple[int, int]:
+    # A restated Event carries a later state of the same number.
+    return story.entry, story.restated

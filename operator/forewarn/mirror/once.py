@@ -1,0 +1,82 @@
+"""``forewarn run mirror --once``: prints what would be told now, and writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TextIO
+
+from forewarn import contract
+from forewarn.errors import UserError
+from forewarn.mirror import events
+from forewarn.mirror.api import FAILURES, METADATA, Api, Refusal, new_session
+from forewarn.mirror.clock import Clock
+from forewarn.mirror.episodes import Around, Notice, Rules, ended_unobserved, step
+from forewarn.mirror.pods import Seen, observe
+from forewarn.mirror.story import NOTHING
+from forewarn.mirror.watch import NAMESPACES_PATH, Scope
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from lightkube.config.kubeconfig import SingleConfig
+
+    from forewarn.mirror.events import Recovered
+
+
+def run(config: SingleConfig, scope: Scope, rules: Rules, out: TextIO) -> int:
+    """Print one line for each Event that would be written now, and a count at the end."""
+    try:
+        lines, sessions = asyncio.run(_look(config, scope, rules))
+    except (Refusal, *FAILURES) as error:
+        raise UserError("forewarn run mirror --once", f"the cluster cannot be read: {error}", "") from None
+    for line in lines:
+        print(line, file=out)
+    print(f"{len(lines)} Events would be written for {sessions} sessions", file=out)
+    return 0
+
+
+async def _look(config: SingleConfig, scope: Scope, rules: Rules) -> tuple[list[str], int]:
+    clock = Clock()
+    async with new_session(config, clock.answered) as session:
+        api = Api(config, session)
+        followed = set(scope.namespaces) or await _labelled(api, scope)
+        params = {"labelSelector": scope.pod_selector} if scope.pod_selector else {}
+        pods = [observe(pod, rules.keys) for stream in scope.streams async for pod in api.list(stream, params)]
+        selector = {"fieldSelector": f"reportingController={contract.REPORTING_CONTROLLER}"}
+        paths = [events.path(namespace) for namespace in scope.namespaces] or [f"{events.API}/events"]
+        stored = events.recover([event for path in paths async for event in api.list(path, selector)])
+    pods = [seen for seen in pods if seen.namespace in followed]
+    now = clock.now()
+    lines = [line for seen in pods for line in _of_pod(seen, stored.pop(seen.uid, None), pods, rules, now)]
+    if not scope.pod_selector:
+        # With a selector a pod that is not listed may only be out of sight.
+        for gone in (each for each in stored.values() if each.pod.namespace in followed):
+            lines += [
+                _line(gone.pod, said) for said in ended_unobserved(gone.story, now).tell if isinstance(said, Notice)
+            ]
+    return lines, len(pods)
+
+
+async def _labelled(api: Api, scope: Scope) -> set[str]:
+    listed = api.list(NAMESPACES_PATH, {"labelSelector": scope.sessions_label}, accept=METADATA)
+    return {str(each["metadata"]["name"]) async for each in listed}
+
+
+def _of_pod(seen: Seen, found: Recovered | None, pods: list[Seen], rules: Rules, now: datetime) -> list[str]:
+    marked = [
+        (other.name, other.facts.warning_at)
+        for other in (pods if seen.group else ())
+        if (other.namespace, other.group) == (seen.namespace, seen.group)
+        and other.uid != seen.uid
+        and other.running
+        and other.facts.warning_at
+    ]
+    names = tuple(sorted(name for name, _ in marked))
+    around = Around(names, min((at for _, at in marked), default=None), None, "")
+    target = events.Target("Pod", seen.namespace, seen.name, seen.uid)
+    told = step(found.story if found else NOTHING, seen, around, now, rules).tell
+    return [_line(target, said) for said in told if isinstance(said, Notice)]
+
+
+def _line(pod: events.Target, said: Notice) -> str:
+    return f"{pod.namespace}/{pod.name}  {said.reason.name}  {said.note}"

@@ -1,0 +1,151 @@
+"""A pod's object as the few plain values that the episodes need. Pure; never raises on content."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from forewarn import contract, session
+from forewarn.contract import parse_instant
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from forewarn.contract import Keys
+
+TERMINAL = ("Succeeded", "Failed")
+_EPOCH = datetime(1970, 1, 1, tzinfo=contract.UTC)
+_KUBEFLOW_LABEL = "training.kubeflow.org/job-name"
+_NO_FACTS = session.Facts()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A terminal phase: ``phase``, the pod's own reason (``DeadlineExceeded``, ``Evicted``, …) and when."""
+
+    phase: str
+    reason: str
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One pod as observed."""
+
+    uid: str
+    namespace: str
+    name: str
+    version: int
+    facts: session.Facts
+    created: datetime
+    scheduled: bool
+    """Whether it has a node: what never had one is no session that stops."""
+    started: datetime | None
+    limit_seconds: int | None
+    """``activeDeadlineSeconds``."""
+    grace_seconds: int
+    """The grace of the delete where it was deleted, else the configured one."""
+    deleted: datetime | None
+    """The instant of the delete: deletionTimestamp less its grace."""
+    ended: Ended | None
+    sees_podinfo: bool
+    """Whether a container can read a warning; also true for who opted out."""
+    job: tuple[str, str] | None
+    """Name and uid of the owning Job."""
+    group: str
+    """Key of the pods that end with this one; empty for none."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has neither ended nor been told to stop."""
+        return self.started is not None and self.deleted is None and self.ended is None
+
+
+def observe(pod: Mapping[str, Any], keys: Keys) -> Seen:
+    """Read a pod as the API server sends it."""
+    meta = pod.get("metadata") or {}
+    spec = pod.get("spec") or {}
+    status = pod.get("status") or {}
+    labels = meta.get("labels") or {}
+    annotations = meta.get("annotations") or {}
+    facts = session.read_annotations(annotations, keys)
+    deletion = parse_instant(meta.get("deletionTimestamp"))
+    deletion_grace = meta.get("deletionGracePeriodSeconds") or 0
+    job = _job(meta)
+    return Seen(
+        uid=str(meta.get("uid", "")),
+        namespace=sys.intern(str(meta.get("namespace", ""))),
+        name=str(meta.get("name", "")),
+        version=_version(meta.get("resourceVersion")),
+        # Most sessions of a quiet cluster carry nothing: they share one object.
+        facts=_NO_FACTS if facts == _NO_FACTS else facts,
+        created=parse_instant(meta.get("creationTimestamp")) or _EPOCH,
+        scheduled=bool(spec.get("nodeName")),
+        started=parse_instant(status.get("startTime")),
+        limit_seconds=spec.get("activeDeadlineSeconds"),
+        grace_seconds=deletion_grace if deletion else spec.get("terminationGracePeriodSeconds") or 0,
+        deleted=deletion - timedelta(seconds=deletion_grace) if deletion else None,
+        ended=_ended(status),
+        sees_podinfo=labels.get(contract.INJECT_LABEL) == contract.INJECT_DISABLED or sees_podinfo(spec, keys),
+        job=job,
+        group=_group(labels, job),
+    )
+
+
+def _version(text: Any) -> int:
+    # The API only promises equality, but every API server's versions are etcd's revisions, and since 1.35 it says so.
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else 0
+
+
+def _ended(status: Mapping[str, Any]) -> Ended | None:
+    phase = status.get("phase")
+    if phase not in TERMINAL:
+        return None
+    finished = [
+        instant
+        for container in status.get("containerStatuses") or []
+        if (instant := parse_instant(((container.get("state") or {}).get("terminated") or {}).get("finishedAt")))
+    ]
+    moved = [
+        instant
+        for condition in status.get("conditions") or []
+        if (instant := parse_instant(condition.get("lastTransitionTime")))
+    ]
+    return Ended(phase, str(status.get("reason") or ""), max(finished or moved, default=None))
+
+
+def _job(meta: Mapping[str, Any]) -> tuple[str, str] | None:
+    for owner in meta.get("ownerReferences") or []:
+        if owner.get("controller") and owner.get("kind") == "Job" and str(owner.get("apiVersion")).startswith("batch/"):
+            return str(owner.get("name")), str(owner.get("uid"))
+    return None
+
+
+def _group(labels: Mapping[str, str], job: tuple[str, str] | None) -> str:
+    if job is not None:
+        return "job/" + job[1]
+    name = labels.get(_KUBEFLOW_LABEL)
+    return f"kubeflow/{name}" if name else ""
+
+
+def sees_podinfo(spec: Mapping[str, Any], keys: Keys) -> bool:
+    """Whether a container mounts, whole, a volume that projects the warning's instant."""
+    path = contract.field_path(keys.key(contract.WARNING_AT))
+    volumes = {volume.get("name") for volume in spec.get("volumes") or [] if path in _field_paths(volume)}
+    if not volumes:
+        return False
+    return any(
+        mount.get("name") in volumes and not mount.get("subPath") and not mount.get("subPathExpr")
+        for container in spec.get("containers") or []
+        for mount in container.get("volumeMounts") or []
+    )
+
+
+def _field_paths(volume: Mapping[str, Any]) -> list[str]:
+    sources = [volume.get("downwardAPI") or {}]
+    sources += [source.get("downwardAPI") or {} for source in (volume.get("projected") or {}).get("sources") or []]
+    return [
+        (item.get("fieldRef") or {}).get("fieldPath", "") for source in sources for item in source.get("items") or []
+    ]
