@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     sys.stdout.buffer.flush()
     plan = arguments.last("plan")
     if plan is not None:
-        _write_plan(plan.value, wanted[0], dump)
+        _write_plan(plan.value, wanted, dump or arguments.last("server_dry_run") is not None)
     return 0
 
 
@@ -112,17 +112,15 @@ def _teams(arguments: Arguments, environ: Mapping[str, str]) -> str:
     return "\n".join(f"{name:{width}}  {group}" for name, group in found.known_teams.items())
 
 
-def _write_plan(path: str, one: LaunchRequest, dump: bool) -> None:
-    kind = "job" if one.job else "pod"
-    follow = one.mode in (Mode.SCRIPT, Mode.FOREGROUND)
+def _write_plan(path: str, wanted: list[LaunchRequest], dump: bool) -> None:
+    """Tell a wrapper what to do: several launches, and a Job, are left alone as a batch launch is."""
+    one = wanted[0]
+    mode = Mode.BATCH if len(wanted) > 1 or one.job else one.mode
     lines = {
-        "mode": "dump" if dump else one.mode.value,
-        "kind": kind,
+        "mode": "dump" if dump else mode.value,
         "name": one.name,
         "port": str(one.ports[0]) if one.ports else "",
-        "follow": "yes" if follow else "no",
         "quiet": str(one.quiet),
-        "grace": str(one.grace),
     }
     try:
         Path(path).write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")

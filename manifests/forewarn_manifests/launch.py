@@ -288,18 +288,24 @@ def _team(reader: Reader, where: str, value: str) -> int:
 
 
 def _name(reader: Reader, job: JobPlan | None) -> tuple[str, str]:
-    base = re.sub(r"[^a-z0-9]+", "-", reader.person.name.lower()).strip("-")[:40].rstrip("-") or "session"
+    base = re.sub(r"[^a-z0-9]+", "-", reader.person.name.lower()).strip("-")[:36].rstrip("-") or "session"
     given = reader.given("name")
     indexed = job is not None and job.completions is not None
+    if indexed and base[0].isdigit():
+        base = f"u{base}"  # a Service's name begins with a letter
     limit = 63 if job is None or job.completions is None else 62 - len(str(job.completions - 1))
     if given is not None:
+        if indexed and given.value[:1].isdigit():
+            what = f"{given.value!r} is no name of a Service, which several pods find each other by"
+            raise UserError(given.where, what, "allowed: a letter first")
         return checks.object_name(given.where, given.value, limit, dots=job is None), f"{base}-"
     number = reader.given("number")
     if number is not None:
         text = checks.object_name(number.where, number.value, 20, dots=False)
         return f"{base}-{text}", f"{base}-"
     if indexed:
-        raise reader.refuse("completions", "several pods find each other by the Job's name", "give it one: -N NAME")
+        flag = "completions" if reader.given("completions") else "parallelism"
+        raise reader.refuse(flag, "several pods find each other by the Job's name", "give it one: -N NAME")
     return "", f"{base}-"
 
 
