@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     Place = tuple[Container, At, Mount | None]
 
-LONGEST = 256
-"""Characters of one warning that the API server passes on whole."""
+PREFIX = "forewarn: "
+"""What the webhook puts in front of a warning: kubectl shows it among others."""
+
+LONGEST = 256 - len(PREFIX)
+"""Characters of one warning that the API server passes on whole, less the prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,11 @@ def find(
     found = [
         *_items_taken(downward, used, items),
         *_of("path-taken", (container for container, at, _ in places if at is At.TAKEN), _PATH_TAKEN),
-        *_of("sub-path", (container for container in everyone if _sub_path(container, downward, items)), _SUB_PATH),
+        *_of(
+            "sub-path",
+            (each for each, at, _ in places if at is At.SUB_PATH or _sub_path(each, downward, used, items)),
+            _SUB_PATH,
+        ),
         *_of("env", (container for container in everyone if _env(container, prefix)), _ENV),
     ]
     if not (spec.get("shareProcessNamespace") or spec.get("hostPID")):
@@ -74,7 +81,7 @@ _ENV = f"an env variable from a warning annotation is fixed at start: read {cont
 
 def _items_taken(downward: Mapping[str, Source], used: Collection[str], items: Sequence[Item]) -> list[Finding]:
     found = []
-    for name in used:
+    for name in sorted(used):
         taken = [wanted[0] for wanted in items if downward[name].taken(wanted)] if name in downward else []
         if taken:
             verb = "is another field" if len(taken) == 1 else "are other fields"
@@ -82,11 +89,15 @@ def _items_taken(downward: Mapping[str, Source], used: Collection[str], items: S
     return found
 
 
-def _sub_path(container: Container, downward: Mapping[str, Source], items: Sequence[Item]) -> bool:
+def _sub_path(
+    container: Container, downward: Mapping[str, Source], used: Collection[str], items: Sequence[Item]
+) -> bool:
     fields = {field for _, field in items}
     return any(
-        mount.sub_path and mount.volume in downward and not fields.isdisjoint(downward[mount.volume].files.values())
+        mount.volume in downward
+        and (mount.volume in used or not fields.isdisjoint(downward[mount.volume].files.values()))
         for mount in container.mounts
+        if mount.sub_path
     )
 
 
@@ -125,10 +136,11 @@ def _of(rule: str, those: Iterable[Container], text: str) -> list[Finding]:
 
 
 def _names(names: Sequence[str]) -> str:
-    clean = ["".join(c if c.isprintable() else "?" for c in name[:63]) or "(unnamed)" for name in names]
+    clean = [name[:63] or "(unnamed)" for name in names]
     shown, more = (clean, 0) if len(clean) <= 2 else (clean[:1], len(clean) - 1)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    clean = "".join(character if character.isprintable() else "?" for character in text)
+    return clean if len(clean) <= LONGEST else clean[: LONGEST - 1] + "…"

@@ -68,7 +68,7 @@ class Decision:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The findings as sentences, each of at most 256 characters (what the API server passes on whole)."""
+        """The findings as sentences, each short enough for the API server to pass it on whole."""
         return tuple(finding.text for finding in self.findings)
 
     def documents(self) -> list[dict[str, Any]]:

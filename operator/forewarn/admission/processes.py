@@ -35,7 +35,10 @@ def swallows_sigterm(container: Mapping[str, Any]) -> str | None:
     waits = _WAITS.fullmatch(words[0]) or (
         words[0].rpartition("/")[2] in pid_one.SHELLS and _ONLY_WAITS.fullmatch(words[-1])
     )
-    return f"{waits.group(1)} handles no signal: start it as bash -c 'trap \"exit 0\" TERM; …& wait'" if waits else None
+    if not waits:
+        return None
+    line = words[-1].strip().removeprefix("exec ") if words[0].rpartition("/")[2] in pid_one.SHELLS else " ".join(words)
+    return f"write: bash -c 'trap \"exit 0\" TERM; {line} & wait'"
 
 
 def pre_stop_seconds(container: Mapping[str, Any]) -> float:

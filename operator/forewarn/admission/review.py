@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from forewarn.admission.findings import PREFIX
 from forewarn.admission.inject import NOTHING, Decision, decide
 
 if TYPE_CHECKING:
@@ -102,5 +103,5 @@ def _response(uid: str, decision: Decision) -> bytes:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(orjson.dumps(decision.documents())).decode()
     if decision.findings:
-        response["warnings"] = [f"forewarn: {text}"[:256] for text in decision.warnings]
+        response["warnings"] = [PREFIX + text for text in decision.warnings]
     return orjson.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response})

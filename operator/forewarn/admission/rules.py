@@ -61,7 +61,7 @@ RULES = (
         "another-name",
         Kind.CHANGED,
         f"Where a volume of another kind is named `{_NAME}`, ours is `{_NAME}-forewarn` (then `-2`, `-3`, …).",
-        ("name-taken", "name-taken-twice"),
+        ("name-taken", "name-taken-twice", "projected-without-downward"),
     ),
     Rule(
         "grace",
