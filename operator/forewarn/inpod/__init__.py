@@ -12,7 +12,7 @@ from forewarn.inpod.durable import CheckpointError
 from forewarn.inpod.layout import Checkpoint
 from forewarn.inpod.log import InterruptionLog, log_to
 from forewarn.inpod.loop import Loop
-from forewarn.inpod.ranks import Agreement, MpiRanks, Ranks, TorchRanks, agree, ranks
+from forewarn.inpod.ranks import Agreement, MpiRanks, Ranks, TorchRanks, agree, find_ranks
 from forewarn.inpod.reader import PodInfo
 from forewarn.inpod.schedule import SaveSchedule
 from forewarn.inpod.serializers import Functions, Plain, Safetensors, Serializer, Torch
@@ -48,9 +48,9 @@ __all__ = [
     "TorchRanks",
     "agree",
     "container_start",
+    "find_ranks",
     "instants",
     "log_to",
-    "ranks",
     "runtime_limit",
     "stop_asked",
 ]

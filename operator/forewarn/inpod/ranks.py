@@ -83,7 +83,7 @@ _ONE = Ranks()
 _found: Ranks = _ONE
 
 
-def ranks() -> Ranks:
+def find_ranks() -> Ranks:
     """Return the ranks of this job, found in what the program has itself set up; collective where it has.
 
     Nothing is imported: a program that has not loaded torch or mpi4py is a single process, as is one whose process
@@ -105,7 +105,7 @@ def ranks() -> Ranks:
 
 def agree(flag: bool) -> bool:
     """Whether any rank has the flag set. The same call on every rank, in the same step."""
-    return ranks().agree(flag)
+    return find_ranks().agree(flag)
 
 
 class Agreement:
@@ -118,7 +118,7 @@ class Agreement:
     def __init__(self, among: Ranks | None = None, every: int = 1, seconds: float | None = None) -> None:
         if every < 1 or (seconds is not None and seconds <= 0):
             raise ValueError("every must be 1 or more, seconds above 0")
-        self.ranks = among or ranks()
+        self.ranks = among or find_ranks()
         self._seconds = seconds if self.ranks.size > 1 else None
         self._every = every if seconds is None and self.ranks.size > 1 else 1
         self._count = 0

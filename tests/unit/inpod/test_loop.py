@@ -1,0 +1,355 @@
+"""The loop: when it saves, when it stops, and what it does with a signal or a full disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from forewarn import contract
+from forewarn.inpod import durable
+from forewarn.inpod.decisions import Policy
+from forewarn.inpod.durable import CheckpointError
+from forewarn.inpod.log import InterruptionLog, log_to
+from forewarn.inpod.loop import Loop
+from forewarn.inpod.reader import PodInfo
+from forewarn.inpod.schedule import SaveSchedule
+from forewarn.inpod.signals import StopSignal, grace_seconds
+from forewarn.inpod.store import CheckpointStore
+from tests.unit.inpod.podinfo import Volume
+
+NOW = datetime(2026, 11, 29, 19, 30, tzinfo=UTC)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.seconds)
+
+    def tick(self) -> float:
+        return self.seconds
+
+
+class Run:
+    """A loop over a podinfo volume and a store, with a clock of its own."""
+
+    def __init__(self, tmp_path, **options) -> None:
+        self.clock = Clock()
+        self.volume = Volume(tmp_path / "podinfo")
+        self.volume.write({contract.WARNING_AT: ""})
+        self.store = CheckpointStore(tmp_path / "checkpoints", keep_last=100)
+        options.setdefault("schedule", SaveSchedule(30))
+        self.loop = Loop(
+            self.store,
+            podinfo=PodInfo(self.volume.path),
+            environ=options.pop("environ", {}),
+            now=self.clock.now,
+            tick=self.clock.tick,
+            **options,
+        )
+        self.at = 0
+
+    def warn(self, seconds: float | None) -> None:
+        at = "" if seconds is None else contract.format_instant(self.clock.now() + timedelta(seconds=seconds))
+        self.volume.write({contract.WARNING_AT: at})
+
+    def step(self, seconds: float = 1.0) -> bool:
+        self.at += 1
+        self.clock.seconds += seconds
+        return self.loop.step(self.at, lambda: {"step": self.at})
+
+    @property
+    def saved(self) -> list[int]:
+        return sorted(checkpoint.step for checkpoint in self.store.checkpoints())
+
+
+def test_saves_within_one_step_of_the_warning_and_goes_on_after_its_withdrawal(tmp_path):
+    run = Run(tmp_path, stop_on_warning=False)
+    with run.loop:
+        run.step()
+        run.warn(60)
+        run.step()
+        assert run.saved == [2]
+        run.step()
+        run.warn(None)
+        run.step()
+        assert run.saved == [2]
+        run.warn(60)
+        assert not run.step()
+        assert run.saved == [2, 5]
+
+
+def test_a_batch_job_stops_once_it_is_saved(tmp_path):
+    run = Run(tmp_path)
+    with run.loop:
+        assert not run.step()
+        run.warn(900)
+        assert not run.step()
+        run.clock.seconds += 800
+        assert run.step()
+    assert run.loop.exit_code == 75
+    assert run.saved[-1] == 3
+
+
+def test_stops_at_the_appearance_where_told_to(tmp_path):
+    run = Run(tmp_path, policy=Policy.AT_APPEARANCE)
+    with run.loop:
+        run.warn(900)
+        assert run.step()
+    assert run.saved == [1]
+
+
+def test_the_guarantees_end_saves_and_does_not_stop(tmp_path):
+    run = Run(tmp_path)
+    at = contract.format_instant(NOW + timedelta(seconds=5))
+    run.volume.write({contract.GUARANTEED_UNTIL: at})
+    with run.loop:
+        assert not run.step()
+        assert run.saved == [1]
+        assert not run.step()
+        # Overstay: the interval of 600 s is halved.
+        assert not run.step(301)
+        assert run.saved == [1, 3]
+        run.volume.write({contract.GUARANTEED_UNTIL: at, contract.WARNING_AT: at})
+        assert run.step()
+        assert run.saved == [1, 3, 4]
+
+
+def test_the_runtime_limit_saves(tmp_path):
+    run = Run(tmp_path, environ={contract.RUNTIME_LIMIT_VARIABLE: "1000"})
+    run.loop._started = NOW
+    with run.loop:
+        assert not run.step(879)
+        assert not run.step(2)
+    assert run.saved == [2]
+
+
+def test_saves_periodically_by_the_clock(tmp_path):
+    run = Run(tmp_path)
+    with run.loop:
+        for _ in range(30):
+            run.step(100)
+    # From the first step on every 600 s while the cost was a guess, then as measured (a few milliseconds).
+    assert run.saved[:2] == [7, 8]
+
+
+def test_a_resumed_run_does_not_save_what_it_has_just_loaded(tmp_path):
+    run = Run(tmp_path, interruptions=InterruptionLog(tmp_path / "log"))
+    run.store.save(4, {"step": 4}, epoch=1)
+    with run.loop:
+        restored = run.loop.resume()
+        assert restored is not None
+        run.at = restored.step - 1
+        run.warn(10)
+        assert run.step()
+    assert run.saved == [4]
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert "step=4 epoch=1" in lines[0]
+    assert "why=resumed" in lines[0]
+    assert 'why="termination warning; stopping"' in lines[1]
+    assert "warned=yes" in lines[1]
+    assert f"checkpoint={run.store.checkpoints()[0].path}" in lines[1]
+
+
+def test_sigterm_is_read_at_the_step_boundary(tmp_path):
+    run = Run(tmp_path)
+    with run.loop:
+        assert not run.step()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert run.saved == []
+        assert run.step()
+    assert run.saved == [2]
+    assert run.loop.exit_code == 75
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_full_disk_is_said_and_the_loop_goes_on(tmp_path, monkeypatch, caplog):
+    run = Run(tmp_path)
+
+    def refuse(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with run.loop:
+        run.step(600)
+        run.step(600)
+        assert run.saved == [2]
+        monkeypatch.setattr(durable.os, "fsync", refuse)
+        run.warn(10)
+        assert not run.step()
+        assert "no space left" in caplog.text
+        # Not tried again in each step, though the warning still asks to stop.
+        caplog.clear()
+        assert not run.step(1)
+        assert "no space left" not in caplog.text
+        monkeypatch.undo()
+        assert run.step(601)
+    assert run.saved == [2, 5]
+
+
+def test_with_a_full_disk_sigterm_still_stops(tmp_path, monkeypatch):
+    run = Run(tmp_path)
+
+    def refuse(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with run.loop:
+        run.step()
+        monkeypatch.setattr(durable.os, "fsync", refuse)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert run.step()
+        monkeypatch.undo()
+    assert run.loop.exit_code == 75
+
+
+def test_a_state_that_cannot_be_saved_is_raised_at_the_first_save(tmp_path):
+    run = Run(tmp_path)
+    with run.loop:
+        run.warn(10)
+        with pytest.raises(CheckpointError, match="object"):
+            run.loop.step(1, lambda: object())
+
+
+def test_the_end_is_saved_once(tmp_path):
+    run = Run(tmp_path, background=True)
+    with run.loop:
+        run.step()
+        run.loop.finish(1, lambda: {"step": 1})
+        run.loop.finish(1, lambda: {"step": 1})
+    assert run.saved == [1]
+    assert run.loop.exit_code == 0
+
+
+def test_a_background_save_is_whole_before_the_loop_stops(tmp_path):
+    run = Run(tmp_path, background=True)
+    with run.loop:
+        run.step()
+        run.step(700)
+        run.warn(10)
+        assert run.step()
+        assert run.saved[-1] == 3
+    assert run.saved == [2, 3]
+
+
+def test_a_background_save_is_not_followed_by_another_before_its_interval(tmp_path):
+    run = Run(tmp_path, background=True)
+    with run.loop:
+        run.step()
+        for _ in range(5):
+            run.step(599)
+    assert run.saved[0] == 3
+
+
+def test_earlier_handlers_are_called_but_not_inside_a_save():
+    order = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: order.append("earlier"))
+    try:
+        with StopSignal() as stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert stop
+            assert order == ["earlier"]
+            with stop.shielded():
+                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), signal.SIGTERM)
+                order.append("save")
+            assert order == ["earlier", "save", "earlier", "earlier"]
+            assert stop.count == 3
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def save_through(stop: StopSignal, number: int, whole: list[bool]) -> None:
+    with stop.shielded():
+        os.kill(os.getpid(), number)
+        whole.append(True)
+
+
+def test_an_earlier_handler_that_raises_does_not_tear_a_save():
+    def leave(number, frame):
+        raise SystemExit(3)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    whole = []
+    try:
+        with StopSignal() as stop, pytest.raises(SystemExit):
+            save_through(stop, signal.SIGTERM, whole)
+        assert whole
+        assert signal.getsignal(signal.SIGTERM) is leave
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_dead_worker_does_not_tear_a_save():
+    """A DataLoader's SIGCHLD handler raises; inside a save it waits."""
+
+    def died(number, frame):
+        raise RuntimeError("DataLoader worker is killed")
+
+    before = signal.signal(signal.SIGCHLD, died)
+    whole = []
+    try:
+        with StopSignal() as stop, pytest.raises(RuntimeError, match="worker"):
+            save_through(stop, signal.SIGCHLD, whole)
+        assert whole
+        assert signal.getsignal(signal.SIGCHLD) is died
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_handler_that_came_later_stays():
+    with StopSignal():
+        later = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    assert later is not None
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_outside_the_main_thread_there_is_no_signal_and_no_error():
+    def work() -> None:
+        with StopSignal() as stop, stop.shielded():
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_torchruns_thirty_seconds_are_planned_with_and_said_once(tmp_path, caplog):
+    environ = {"TORCHELASTIC_RUN_ID": "x"}
+    assert (grace_seconds(environ), grace_seconds({})) == (30, 600)
+    with Run(tmp_path, environ=environ).loop:
+        pass
+    assert caplog.text.count("30 s after SIGTERM") == 1
+
+
+def test_an_interruption_is_one_appended_line(tmp_path):
+    log = InterruptionLog(tmp_path / "log")
+    log.write(NOW, step=5, epoch=2, checkpoint='/home/a b/"x"\n', warned=True, cost=1.23456, why="SIGTERM")
+    log.write(NOW, step=6, checkpoint=None, warned=False)
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "2026-11-29T19:30:00Z step=5 epoch=2 checkpoint=" + '"/home/a b/\\"x\\"\\n"' + " warned=yes"
+        " cost_seconds=1.235 why=SIGTERM",
+        "2026-11-29T19:30:00Z step=6 checkpoint=none warned=no",
+    ]
+
+
+def test_a_resumed_run_appends_to_its_log(tmp_path):
+    code = (
+        "import logging, os, sys\nfrom forewarn.inpod import log_to\n"
+        f"log_to({str(tmp_path / 'run.log')!r}); log_to({str(tmp_path / 'run.log')!r})\n"
+        "logging.getLogger('x').info('step %s', sys.argv[1]); os.kill(os.getpid(), 9)\n"
+    )
+    for number in "12":
+        subprocess.run([sys.executable, "-c", code, number], check=False)
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert [line.split(" ", 1)[1] for line in lines] == ["INFO x step 1", "INFO x step 2"]
+    assert all(contract.parse_instant(line.split()[0]) for line in lines)
+    assert log_to.__doc__
