@@ -18,6 +18,7 @@ from lightkube import AsyncClient, Client
 from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
 from lightkube.config.models import Cluster, Context, User
 from lightkube.core.exceptions import ApiError, ConfigError
+from lightkube.generic_resource import create_namespaced_resource
 
 from forewarn.errors import UserError
 
@@ -38,6 +39,9 @@ FAILURES: tuple[type[Exception], ...] = (
     TimeoutError,
 )
 """What talking to a cluster raises where the cluster, the network or the user's rights are the cause."""
+
+AnyEvent: Any = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
+"""An Event as a mapping: lightkube's own class refuses those of older components, whose ``eventTime`` is null."""
 
 _ANOTHER = f"name another cluster with {FLAG} or {VARIABLE}"
 _PATHS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,7 +32,7 @@ class Place:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``did you mean 'x'? `` where a known word is close, else nothing."""
-    close = difflib.get_close_matches(word, list(known), 1)
+    close = difflib.get_close_matches(word, list(known), 1, 0.5)
     return f"did you mean {close[0]!r}? " if close else ""
 
 
@@ -105,8 +106,10 @@ class Document:
         """Return a node as plain Python values (a manifest that is written inside the scenario)."""
         loader = yaml.SafeLoader("")
         try:
-            return loader.construct_document(node)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            value = loader.construct_document(node)
+            json.dumps(value, default=str)  # what an anchor makes part of itself cannot be sent
+            return value
+        except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
             self.fail(node, f"cannot be read: {getattr(error, 'problem', error)}", "allowed: plain YAML values")
         finally:
             loader.dispose()

@@ -39,11 +39,11 @@ def table(played: Played, keys: Keys) -> Table:
     result.add_column("UTC", no_wrap=True)
     if several:
         result.add_column("pod", no_wrap=True)
-    result.add_column("the controller", min_width=18)
-    result.add_column("the file shows it", min_width=8)
-    result.add_column("Event on the pod", min_width=16)
-    result.add_column("signal", min_width=7)
-    result.add_column("exit code", min_width=5)
+    result.add_column("what the controller did", min_width=28)
+    result.add_column("files\nshow it", min_width=7)
+    result.add_column("Event on the pod", min_width=24)
+    result.add_column("SIGTERM", min_width=7)
+    result.add_column("exit code", min_width=9)
     for row in timeline.rows(played.scenario, played.world.history, keys):
         cells: list[str | Text] = [f"{row.at:%H:%M:%S}"]
         if several:
@@ -52,7 +52,7 @@ def table(played: Played, keys: Keys) -> Table:
             Text("\n").join([Text(row.did), *(Text(note, style="red") for note in row.notes)]),
             _after(row.readable.after) if row.readable else "",
             "\n".join(f"{came.what} {_after(came.after)}" for came in row.events),
-            f"SIGTERM {_after(row.signal.after)}" if row.signal else "",
+            _after(row.signal.after) if row.signal else "",
             Text("\n").join([_exit_text(came) for came in row.exits]),
         ]
         result.add_row(*cells)

@@ -105,7 +105,7 @@ class _Reader:
         return model.PodSource(name, place, self._completed(value, manifest))
 
     def _rendered(self, node: yaml.Node) -> dict[str, Any]:
-        flags = [self.document.text(item, "a launch flag") for item in self.document.items(node, "render")]
+        flags = [self._flag(item) for item in self.document.items(node, "render")]
         if self.around.render is None:
             self.document.fail(node, "launch flags cannot be rendered here", "pip install 'forewarn[manifests]'")
         options = flags[: flags.index("--")] if "--" in flags else flags
@@ -114,6 +114,16 @@ class _Reader:
             return self.around.render([*image, *flags])
         except UserError as error:
             raise UserError(str(self.document.place(node)), f"render: {error}") from None
+
+    def _flag(self, node: yaml.Node) -> str:
+        """Return a launch flag as it stands, or, for ``file: NAME``, the text of a file beside the scenario."""
+        if isinstance(node, yaml.ScalarNode):
+            return self.document.text(node, "a launch flag")
+        name = self.document.text(self.document.fields(node, "a launch flag", ["file"])["file"][1], "file")
+        try:
+            return (self.document.path.parent / name).read_text()
+        except (OSError, UnicodeError) as error:
+            self.document.fail(node, f"file {name} cannot be read: {error}", "allowed: a text file beside the scenario")
 
     def _manifest(self, name: str, node: yaml.Node) -> dict[str, Any]:
         if isinstance(node, yaml.ScalarNode):

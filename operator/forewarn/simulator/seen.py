@@ -6,17 +6,16 @@ import base64
 import binascii
 import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forewarn import contract
 from forewarn.simulator.world import Ended, EventSeen, FileRead, Happening, Logged, Placed, Runs, Stopping, Waits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lightkube.models.core_v1 import ContainerStatus
     from lightkube.resources.core_v1 import Pod
-    from lightkube.resources.events_v1 import Event
 
 SECOND = timedelta(seconds=1)
 
@@ -123,16 +122,15 @@ def _container_happenings(container: ContainerStatus, at: datetime, name: str) -
         yield Ended(at, name, container.name, ended.exitCode, ended.reason or "", ended.finishedAt)
 
 
-def event_seen(event: Event, at: datetime, name: str) -> EventSeen:
+def event_seen(event: Mapping[str, Any], at: datetime, name: str) -> EventSeen:
     """Return what an Event says; one of the older kind has its component in another field."""
-    source = event.reportingController or (event.deprecatedSource.component if event.deprecatedSource else None) or ""
-    metadata = event.metadata
+    source = event.get("reportingController") or (event.get("deprecatedSource") or {}).get("component") or ""
     return EventSeen(
         at,
         name,
-        (metadata.name if metadata else None) or "",
-        event.reason or "",
-        event.type or "",
-        event.note or "",
+        event["metadata"]["name"],
+        event.get("reason") or "",
+        event.get("type") or "",
+        event.get("note") or "",
         source,
     )

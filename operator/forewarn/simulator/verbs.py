@@ -145,6 +145,8 @@ def _expect_file(v: Given) -> Made:
     if sum(v[name] is not None for name in ("holds", "contains", "empty")) > 1:
         raise ValueError("allowed: one of holds, contains and empty")
     wanted = "" if v["empty"] else v["holds"]
+    if v["name"] == contract.WHOLE_MAP_FILE and wanted is None and v["contains"] is None:
+        raise ValueError("allowed: holds or contains with the whole map")
     key = v.keys.key(v["name"])
     return Made(None, model.FileHolds(v["name"], key, wanted, v["contains"], v["container"]), v["for"] or model.NOTHING)
 

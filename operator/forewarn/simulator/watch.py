@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from lightkube.core.exceptions import ApiError
 from lightkube.resources.core_v1 import Pod
-from lightkube.resources.events_v1 import Event
 
 from forewarn import contract, kube
 from forewarn.errors import UserError
@@ -39,13 +38,13 @@ class Watch:
     ) -> None:
         self._client, self._namespace, self._clock, self._tell = client, namespace, clock, tell
         self._names: dict[str, str] = {}
-        self._early: dict[str, list[Event]] = {}
+        self._early: dict[str, list[dict[str, Any]]] = {}
         self._others: dict[str, tuple[str, Pod]] = {}
         self._placed: dict[str, Placed] = {}
         self._ended: set[tuple[str, str]] = set()
         self._streams: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self.failure: UserError | None = None
+        self.failure: BaseException | None = None
         self.failed = asyncio.Event()
 
     async def start(self, events: bool) -> None:
@@ -58,8 +57,8 @@ class Watch:
         self._spawn(self._follow(Pod, version, self._pod, "pods"))
         try:
             with kube.explained(f"watch Events in namespace {self._namespace}"):
-                version = await self._list(Event, self._event)
-            self._spawn(self._follow(Event, version, self._event, "Events"))
+                version = await self._list(kube.AnyEvent, self._event)
+            self._spawn(self._follow(kube.AnyEvent, version, self._event, "Events"))
         except UserError as error:
             if events:
                 raise
@@ -85,7 +84,15 @@ class Watch:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work))
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended_task)
+        self._tasks.append(task)
+
+    def _ended_task(self, task: asyncio.Task[None]) -> None:
+        """A watch that ends by a mistake of this program's must not leave the scenario waiting for ever."""
+        if not task.cancelled() and (error := task.exception()):
+            self.failure = error
+            self.failed.set()
 
     # ── pods and Events ──────────────────────────────────────────────────────────────────────────────────────────────
     async def _list(self, kind: Any, take: Callable[[str, Any], None]) -> str:
@@ -128,8 +135,8 @@ class Watch:
         if change == "DELETED":
             self._tell(Vanished(at, name))
 
-    def _event(self, change: str, event: Event) -> None:
-        uid = (event.regarding.uid if event.regarding else None) or ""
+    def _event(self, change: str, event: dict[str, Any]) -> None:
+        uid = (event.get("regarding") or {}).get("uid") or ""
         if change == "DELETED" or not uid:
             return
         if (name := self._names.get(uid)) is None:
@@ -153,7 +160,9 @@ class Watch:
         self, what: str, pod: str, container: str, work: Callable[[str, str], Coroutine[Any, Any, None]]
     ) -> None:
         if (what, pod, container) not in self._streams:
-            self._streams[what, pod, container] = asyncio.create_task(work(pod, container))
+            task = asyncio.create_task(work(pod, container))
+            task.add_done_callback(self._ended_task)
+            self._streams[what, pod, container] = task
 
     async def _log(self, pod: str, container: str) -> None:
         since: datetime | None = None
