@@ -25,6 +25,10 @@ LONGEST = 256 - len(PREFIX)
 """Characters of one warning that the API server passes on whole, less the prefix."""
 
 
+JUDGED_CHARACTERS = 8192
+"""Characters of a pod's command lines that are judged at most: reading them must not hold up the next pod."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong with a pod: the id of the rule (see rules.py) and a sentence with the mend."""
@@ -117,7 +121,11 @@ def _stops(container: Container) -> bool:
 
 def _pid_1(everyone: Iterable[Container]) -> list[Finding]:
     found: dict[str, list[Container]] = {}
+    left = JUDGED_CHARACTERS
     for container in everyone:
+        left -= processes.length(container.spec)
+        if left < 0:
+            break
         if _stops(container) and (mend := processes.swallows_sigterm(container.spec)) is not None:
             found.setdefault(mend, []).append(container)
     return [

@@ -41,6 +41,11 @@ def swallows_sigterm(container: Mapping[str, Any]) -> str | None:
     return f"write: bash -c 'trap \"exit 0\" TERM; {line} & wait'"
 
 
+def length(container: Mapping[str, Any]) -> int:
+    """Return the characters of a container's command line. Raises ``Malformed``."""
+    return sum(len(string(word)) for field in ("command", "args") for word in sequence(container.get(field)))
+
+
 def pre_stop_seconds(container: Mapping[str, Any]) -> float:
     """Return how long a container's preStop is sure to take: its sleep, or the sleeps in its command; else 0.
 
