@@ -63,7 +63,7 @@ class MirrorProcess:
         """The port of its probes, once it serves them."""
 
         def look() -> int | None:
-            found = re.findall(r"health_port=(\d+)", self.text)
+            found = re.findall(r"health_port\W+(\d+)", self.text)
             if self.process.poll() is not None:
                 raise AssertionError(f"the mirror ended with {self.process.returncode}:\n{self.text}")
             return int(found[-1]) if found else None
