@@ -176,7 +176,7 @@ def _job_view(request: LaunchRequest, job: JobPlan, explain: bool) -> dict[str, 
         "limit": job.limit,
         "made_again": list(MADE_AGAIN),
         "counted": list(COUNTED),
-        "known_codes": [*MADE_AGAIN, *COUNTED],
+        "known_codes": sorted([*MADE_AGAIN, *COUNTED]),
     }
 
 

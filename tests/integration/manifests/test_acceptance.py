@@ -1,0 +1,79 @@
+"""The real API server and the real kubectl take every golden manifest, and read it as it is meant."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from forewarn.cli import main
+from tests.support.apiserver import ApiServer
+from tests.support.programs import program
+from tests.unit.manifests.golden import cases, documents
+
+PATHS = {"Pod": "/api/v1/namespaces/{}/pods", "Service": "/api/v1/namespaces/{}/services"}
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+EXPECTED = sorted({case.expected for case in cases()})
+
+
+@pytest.mark.parametrize("document", [pytest.param(one, id=name) for name, one in documents(EXPECTED)])
+def test_the_api_server_accepts_it(document: Mapping[str, Any], api_server: ApiServer, namespace: str) -> None:
+    path = PATHS.get(document["kind"], JOBS).format(namespace)
+    status, answer = api_server.request("POST", f"{path}?dryRun=All&fieldValidation=Strict", document)
+    assert status == 201, answer
+
+
+def test_kubectl_reads_every_manifest_as_it_is_meant(api_server: ApiServer, namespace: str) -> None:
+    for case in cases():
+        command = [program("kubectl"), "--kubeconfig", api_server.kubeconfig, "-n", namespace, "create"]
+        command += ["--dry-run=client", "--validate=ignore", "-o", "json", "-f", case.expected]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, f"{case.name}: {answer.stderr}"
+        decoder, text, read = json.JSONDecoder(), answer.stdout, []
+        while text.strip():
+            value, end = decoder.raw_decode(text.strip())
+            text = text.strip()[end:]
+            read += value["items"] if value["kind"] == "List" else [value]
+        meant = [document for _, document in documents([case.expected])]
+        for one in read:
+            one["metadata"].pop("namespace", None)
+        assert read == meant, case.name
+
+
+def test_server_dry_run_prints_the_manifest_that_the_cluster_would_take(
+    api_server: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    call = ["render", "--server-dry-run", "--namespace", namespace, "-N", "asked", "--completions", "2", "--", "true"]
+    assert main(call) == 0
+    assert [one["kind"] for one in yaml.safe_load_all(capsys.readouterr().out)] == ["Service", "Job"]
+    status, answer = api_server.request("GET", JOBS.format(namespace))
+    assert (status, answer["items"]) == (200, [])
+
+
+def test_server_dry_run_says_in_one_line_why_the_cluster_refuses(
+    api_server: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    limit = {"metadata": {"name": "small"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}
+    status, answer = api_server.request("POST", f"/api/v1/namespaces/{namespace}/limitranges", limit)
+    assert status == 201, answer
+    assert main(["render", "-Q", "--server-dry-run", "--namespace", namespace, "-N", "big", "-c", "2", "-s"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: cannot create pod big (a dry run): ")
+    assert printed.err.count("\n") == 1
+
+
+def test_server_dry_run_without_a_cluster_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert main(["render", "-Q", "--server-dry-run", "-s"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
