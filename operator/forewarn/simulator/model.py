@@ -66,7 +66,10 @@ class Write:
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete the pod in the ordinary way, with its own grace."""
+    """Delete the pod in the ordinary way, with its own grace, after the Event in which the controller says why."""
+
+    reason: str
+    note: str
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
 from lightkube.resources.core_v1 import Namespace, Pod
 from lightkube.types import PatchType
 
-from forewarn import kube
+from forewarn import contract, kube
 from forewarn.contract import UTC, Keys
 from forewarn.errors import UserError
 from forewarn.simulator import controller, model, seen
@@ -228,8 +228,8 @@ class Runner:
                     await self._create(step)
                 case model.Write(values=values):
                     await self._write(step, values)
-                case model.Delete():
-                    await self._delete(step)
+                case model.Delete(reason=reason, note=note):
+                    await self._delete(step, reason, note)
                 case model.Run(command=command):
                     return await self._run(step, command)
         except ApiError as error:
@@ -276,9 +276,39 @@ class Runner:
         )
         return pod
 
-    async def _delete(self, step: model.Step) -> None:
+    async def _delete(self, step: model.Step, reason: str, note: str) -> None:
+        name = self._names[step.pod]
+        await self._controllers_event(step.pod, name, reason, note)
         self._happened(Did(self._now(), step.pod, step.verb, says=step.says))
-        await self._client.delete(Pod, self._names[step.pod], namespace=self._namespace)
+        await self._client.delete(Pod, name, namespace=self._namespace)
+
+    async def _controllers_event(self, pod: str, name: str, reason: str, note: str) -> None:
+        """Say why, as the real controller does; whoever may not write Events plays without."""
+        placed = self.played.world.pods[pod].placed
+        reference = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": self._namespace,
+            "name": name,
+            "uid": placed.uid if placed else "",
+        }
+        event = kube.AnyEvent(
+            metadata={"generateName": f"{name}-"},
+            regarding=reference,
+            reason=reason,
+            note=note,
+            type="Normal",
+            action=reason,
+            eventTime=self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            reportingController=contract.RESERVATION_CONTROLLER,
+            reportingInstance=FIELD_MANAGER,
+        )
+        create: Any = self._client.create
+        try:
+            await create(event, namespace=self._namespace)
+        except ApiError as error:
+            if error.status.code != 403:
+                raise
 
     async def _run(self, step: model.Step, command: tuple[str, ...]) -> str | None:
         self._happened(Did(self._now(), step.pod, step.verb, says=step.says or " ".join(command)))

@@ -276,14 +276,14 @@ VERBS = (
     Verb("remove", "remove any annotations", _remove, "remove: [guaranteed-until]", shape="names"),
     Verb(
         "preempt",
-        "delete the pod in the ordinary way, with its own grace",
-        lambda _: Made(model.Delete()),
+        "delete the pod in the ordinary way, with its own grace; the controller's Event says Preempted",
+        lambda _: Made(model.Delete("Preempted", "A booking needs the GPU of this session.")),
         "preempt:",
     ),
     Verb(
         "evict",
-        "the same delete, for a reservation that was cancelled: no warning comes before it",
-        lambda _: Made(model.Delete()),
+        "the same delete, of which no warning is given: the reservation was cancelled",
+        lambda _: Made(model.Delete("ReservationCancelled", "The reservation of this session was cancelled.")),
         "evict:",
     ),
     Verb(

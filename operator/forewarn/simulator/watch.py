@@ -16,7 +16,7 @@ from forewarn.simulator import seen
 from forewarn.simulator.world import Blind, Ended, Happening, Placed, Runs, Vanished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     from lightkube import AsyncClient
 
@@ -170,16 +170,7 @@ class Watch:
             ended = (pod, container) in self._ended
             try:
                 age = None if since is None else max(int((self._clock() - since).total_seconds()), 1)
-                lines = self._client.log(
-                    self._placed[pod].name,
-                    namespace=self._namespace,
-                    container=container,
-                    follow=True,
-                    since=age,
-                    timestamps=True,
-                    newlines=False,
-                )
-                async for line in lines:
+                async for line in self._log_lines(pod, container, age):
                     since = self._clock()
                     self._tell(seen.log_line(line, since, pod, container))
             except kube.FAILURES as error:
@@ -191,6 +182,18 @@ class Watch:
             if ended:
                 return
             await asyncio.sleep(AGAIN)
+
+    async def _log_lines(self, pod: str, container: str, age: int | None) -> AsyncIterator[str]:
+        name = self._placed[pod].name
+        log: Any = self._client.log
+        asked = {"namespace": self._namespace, "container": container, "since": age, "timestamps": True}
+        try:
+            async for line in log(name, follow=True, newlines=False, **asked):
+                yield line
+        except RuntimeError:
+            # lightkube 1.0 cannot read the answer that refuses to follow; the same without following says why.
+            async for line in log(name, follow=False, newlines=False, **asked):
+                yield line
 
     async def _files(self, pod: str, container: str) -> None:
         command = ["sh", "-c", seen.READER, "sh", contract.MOUNT_PATH]
