@@ -42,7 +42,7 @@ class Reason(Enum):
         WARNING,
         "WarnedOfStop",
         "the session may be stopped from the instant on",
-        "This session may be stopped from {at} on ({distance}); {band}. Save now; to keep the GPU, extend the "
+        "This session may be stopped from {at} ({distance}) on; {band}. Save now; to keep the GPU, extend the "
         "reservation.{message}",
         {
             "at": _AT,
@@ -55,7 +55,7 @@ class Reason(Enum):
         NORMAL,
         "WarnedOfStop",
         "a warning inside the guarantee: the stop waits for the guarantee's end",
-        "This session is in line to be stopped from {at} on ({distance}); {band}. Its guarantee holds until {until}. "
+        "This session is in line to be stopped from {at} ({distance}) on; {band}. Its guarantee holds until {until}. "
         "Save before that, or extend the reservation.{message}",
         {
             "at": _AT,
@@ -69,7 +69,7 @@ class Reason(Enum):
         NORMAL,
         "WarningMoved",
         "the warning's instant moved by a minute or more, or its risk is in another band",
-        "The termination warning changed: this session may be stopped from {at} on ({distance}), not {before}; {band}. "
+        "The termination warning changed: this session may be stopped from {at} ({distance}) on, not {before}; {band}. "
         "Plan your save for the new time.",
         {
             "at": "2026-11-29 19:45:00 UTC",
@@ -97,7 +97,7 @@ class Reason(Enum):
         NORMAL,
         "PeerWarned",
         "another pod of the same job is warned; losing it ends the job",
-        "Of the pods of the same job, {peers} may be stopped from {at} on ({distance}), which would end the job. "
+        "Of the pods of the same job, {peers} may be stopped from {at} ({distance}) on, which would end the job. "
         "Save this one too.",
         {"peers": "train-1 and 2 more", "at": _AT, "distance": "in 14 min"},
     )
