@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/forewarn
 
-.PHONY: help setup unit lint docs format locks
+.PHONY: help setup unit soak lint docs format locks
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -23,6 +23,9 @@ setup: .venv/.installed ## make .venv with everything in it
 
 unit: setup ## the unit tests (seconds)
 	@$(BIN)/pytest tests/unit -q -n auto
+
+soak: setup ## the long forms of the trust tests (an hour)
+	@$(BIN)/pytest tests -q -s -m soak
 
 lint: setup ## ruff, mypy --strict, import layers, shellcheck, generated docs
 	@tools/lint
