@@ -12,6 +12,10 @@ help: ## list the targets
 
 setup: .venv/.installed ## make .venv with everything in it
 
+.PHONY: .python
+.python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"error: {sys.executable} is Python {v[0]}.{v[1]}; allowed: 3.11 or newer (make PYTHON=python3.12 …)")'
+
 .venv/.installed: locks/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"error: {sys.executable} is Python {v[0]}.{v[1]}; allowed: 3.11 or newer (make PYTHON=python3.12 setup)")'
 	@echo "setup: making .venv from locks/dev.txt"
@@ -27,11 +31,33 @@ unit: setup ## the unit tests (seconds)
 soak: setup ## the long forms of the trust tests (an hour)
 	@$(BIN)/pytest tests -q -s -m soak
 
+tools: .python ## compile kube-apiserver, etcd, kubectl, kind and helm into FOREWARN_CACHE
+	@$(KIND) tools
+
+tools-path: .python ## print the folder that holds them
+	@$(KIND) tools-path
+
+cluster: setup ## a cluster: FOREWARN_KUBECONFIG's, else this checkout's own kind cluster
+	@$(KIND) up
+
+deploy: setup ## that cluster with the operator's image in it and the chart installed
+	@$(KIND) deploy
+
+cluster-down: .python ## remove this checkout's kind cluster
+	@$(KIND) down
+
+integration: setup tools ## the tests against a real API server as a plain process (no docker)
+	@$(BIN)/pytest tests/integration -q -n 2
+
+e2e: setup ## the tests on the cluster
+	@$(KIND) image && $(BIN)/pytest tests/e2e -q
+
 lint: setup ## ruff, mypy --strict, import layers, shellcheck, generated docs
 	@tools/lint
 
-docs: setup ## write the generated tables in README.md and docs/ anew
+docs: setup ## write the generated tables in README.md and docs/, and the generated parts of the chart
 	@$(BIN)/python tools/generate_docs.py
+	@$(BIN)/python tools/generate_chart.py
 
 format: setup ## format the code
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
@@ -39,3 +65,12 @@ format: setup ## format the code
 locks: setup ## write the lock files anew from pyproject.toml
 	@$(BIN)/uv pip compile -q pyproject.toml --all-extras --generate-hashes --python-version 3.11 --no-annotate -o locks/dev.txt
 	@$(BIN)/uv pip compile -q pyproject.toml --extra operator --extra manifests --extra simulator --generate-hashes --python-version 3.11 --no-annotate -o locks/image.txt
+
+clean: .python ## remove this checkout's cluster, its images, .venv, build/ and caches; a Docker daemon that we started, once idle
+	@$(KIND) clean
+	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: .python ## clean, and remove FOREWARN_CACHE: programs, node image, Docker's data
+	@$(KIND) distclean
+	@$(MAKE) --no-print-directory clean

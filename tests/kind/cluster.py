@@ -1,0 +1,237 @@
+"""The cluster of this checkout: which one, made where it is missing, made anew where it is half dead, removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from forewarn.errors import UserError
+from tests.kind import docker, go, node_image, operator_image, versions
+from tests.kind.places import CHECKOUT, CLUSTER_NAME, KUBECONFIG, STATE, bin_directory, locked
+from tests.kind.progress import Steps
+from tests.support.programs import cache
+
+FOREIGN, STOCK, OFFLINE = "foreign", "stock", "offline"
+KUBECONFIG_VARIABLE = "FOREWARN_KUBECONFIG"
+IMAGE_VARIABLE = "FOREWARN_IMAGE"
+LOCAL_IMAGE = "forewarn:dev"
+"""The name that the newest image of this checkout also has inside this checkout's own cluster."""
+
+TOOLS_FOR_KIND = tuple(program for program in versions.TOOLS if program.name in ("kind", "kubectl", "helm"))
+IMAGE_STEPS = operator_image.STEPS + 1
+"""How many steps ``load_image`` takes at most."""
+CONFIGURATIONS = {kind: Path(__file__).with_name(f"{kind}.yaml") for kind in (STOCK, OFFLINE)}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster to test on: ``kind`` is foreign, stock or offline; ``image`` is the operator's, empty for none."""
+
+    kind: str
+    kubeconfig: str
+    node_image: str = ""
+    image: str = ""
+
+    def save(self) -> None:
+        """Write it where the tests and the demo look."""
+        STATE.parent.mkdir(parents=True, exist_ok=True)
+        new = STATE.with_suffix(".new")
+        new.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        new.replace(STATE)
+
+
+def load() -> Cluster | None:
+    """Return the cluster that ``up`` left, or ``None``."""
+    try:
+        return Cluster(**json.loads(STATE.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def kubectl(kubeconfig: str | Path, *arguments: str, timeout: float = 30) -> str:
+    """Run kubectl and return what it printed; ``UserError`` with its own words where it fails."""
+    argv = [str(bin_directory() / "kubectl"), f"--kubeconfig={kubeconfig}", *arguments]
+    try:
+        ran = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise UserError(f"kubectl {arguments[0]}", f"no answer in {timeout:g} s", "is the cluster alive?") from None
+    if ran.returncode:
+        said = ran.stderr.strip().splitlines()
+        raise UserError(f"kubectl {arguments[0]}", said[-1] if said else f"exit code {ran.returncode}")
+    return ran.stdout
+
+
+def alive(kubeconfig: str | Path) -> bool:
+    """Whether the API server is ready and so is every node."""
+    try:
+        kubectl(kubeconfig, "get", "--raw=/readyz", "--request-timeout=5s", timeout=15)
+        ready = '{range .items[*]}{.status.conditions[?(@.type=="Ready")].status}{" "}{end}'
+        told = kubectl(kubeconfig, "get", "nodes", f"-o=jsonpath={ready}", "--request-timeout=5s", timeout=15)
+    except UserError:
+        return False
+    return bool(told.split()) and set(told.split()) == {"True"}
+
+
+def _kind(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([bin_directory() / "kind", *arguments], capture_output=True, text=True, check=False)
+
+
+def _containers(name: str) -> list[str]:
+    return docker.run("ps", "-aq", "--filter", f"label=io.x-k8s.kind.cluster={name}").split()
+
+
+def up(steps: Steps, environ: Mapping[str, str] = os.environ) -> Cluster:
+    """Return a cluster that works: the named one, else this checkout's, made (anew) where needed."""
+    named = environ.get(KUBECONFIG_VARIABLE)
+    if named:
+        return _foreign(steps, Path(named).expanduser(), environ.get(IMAGE_VARIABLE, ""))
+    go.build(steps, go.missing(TOOLS_FOR_KIND), node_image.ALL)
+    docker.ensure(steps)
+    known = load()
+    if known is not None and known.kind in CONFIGURATIONS and _fits(known) and alive(KUBECONFIG):
+        steps.say(f"cluster {CLUSTER_NAME}: there already ({known.kind} node image)")
+        return known
+    steps.plan(2 + node_image.steps_needed())
+    kind, image = _node_image(steps)
+    _remove_orphans(steps)
+    with steps.step(f"cluster {CLUSTER_NAME} on {image.partition('@')[0]}"):
+        if _containers(CLUSTER_NAME):
+            _delete(CLUSTER_NAME)
+        cluster = _create(steps, kind, image)
+    cluster.save()
+    return cluster
+
+
+def _foreign(steps: Steps, kubeconfig: Path, image: str) -> Cluster:
+    go.build(steps, go.missing(TOOLS_FOR_KIND), node_image.ALL)
+    if not kubeconfig.is_file():
+        raise UserError(KUBECONFIG_VARIABLE, f"{kubeconfig} does not exist", "name the kubeconfig of a cluster")
+    with steps.extra(f"the cluster of {kubeconfig}"):
+        kubectl(kubeconfig, "get", "--raw=/readyz", "--request-timeout=10s", timeout=20)
+    cluster = Cluster(FOREIGN, str(kubeconfig.resolve()), "", image)
+    cluster.save()
+    return cluster
+
+
+def _fits(known: Cluster) -> bool:
+    """Whether the cluster is what would be made today."""
+    return known.node_image == (node_image.name() if known.kind == OFFLINE else versions.STOCK_NODE_IMAGE)
+
+
+def _node_image(steps: Steps) -> tuple[str, str]:
+    """Return the kind of node image and its name, built where it can be had in no other way."""
+    with steps.step("stock node image"):
+        if docker.has_image(versions.STOCK_NODE_IMAGE) or docker.pull(versions.STOCK_NODE_IMAGE):
+            steps.plan(-node_image.steps_needed())
+            return STOCK, versions.STOCK_NODE_IMAGE
+    if node_image.there():
+        steps.say("stock node image: not here and not to be had; taking the one that was built")
+    else:
+        steps.say("stock node image: not here and not to be had; building one (ten to fifteen minutes the first time)")
+    node_image.build(steps)
+    return OFFLINE, node_image.name()
+
+
+def _create(steps: Steps, kind: str, image: str) -> Cluster:
+    KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
+    KUBECONFIG.unlink(missing_ok=True)
+    _register()
+    # kind lists networks and makes one if there is none; two at once make two of the same name.
+    with locked("kind", "kind"):
+        steps.run(
+            [
+                *(bin_directory() / "kind", "create", "cluster", "--name", CLUSTER_NAME, "--image", image),
+                *("--config", CONFIGURATIONS[kind], "--kubeconfig", KUBECONFIG, "--wait", "180s"),
+            ],
+            timeout=600,
+        )
+    if not alive(KUBECONFIG):
+        raise UserError(f"cluster {CLUSTER_NAME}", "was made but its node is not ready", f"see {steps.log}")
+    return Cluster(kind, str(KUBECONFIG), image)
+
+
+def _delete(name: str) -> None:
+    ran = _kind("delete", "cluster", "--name", name, "--kubeconfig", str(KUBECONFIG))
+    left = _containers(name)
+    if left:
+        docker.run("rm", "-f", "-v", *left)
+    elif ran.returncode:
+        raise UserError(f"kind delete cluster {name}", ran.stderr.strip())
+
+
+def _register() -> None:
+    """Note which checkout the cluster belongs to, so that it can be removed once that is gone."""
+    note = cache() / "clusters" / CLUSTER_NAME
+    note.parent.mkdir(parents=True, exist_ok=True)
+    note.write_text(str(CHECKOUT))
+
+
+def _remove_orphans(steps: Steps) -> None:
+    """Remove the clusters of checkouts that no longer exist."""
+    for note in sorted((cache() / "clusters").glob("forewarn-*")):
+        if not Path(note.read_text()).is_dir():
+            steps.say(f"cluster {note.name}: its checkout {note.read_text()} is gone, so it goes")
+            _delete(note.name)
+            note.unlink()
+
+
+def load_image(steps: Steps, cluster: Cluster) -> Cluster:
+    """Return the cluster with this checkout's operator image in it; a foreign one keeps the image it was given."""
+    if cluster.kind == FOREIGN:
+        steps.plan(-IMAGE_STEPS)
+        if not cluster.image:
+            steps.say(f"operator image: {IMAGE_VARIABLE} names none, so what needs one is skipped")
+        return cluster
+    if operator_image.there():
+        steps.plan(1 - IMAGE_STEPS)
+    image = operator_image.build(steps)
+    node = f"{CLUSTER_NAME}-control-plane"
+    ctr = ("exec", node, "ctr", "--namespace=k8s.io", "images")
+    full = f"docker.io/library/{image}"
+    if full not in docker.run(*ctr, "ls", "-q").split():
+        with steps.step("operator image: into the cluster"):
+            steps.run([bin_directory() / "kind", "load", "docker-image", image, "--name", CLUSTER_NAME])
+    else:
+        steps.plan(-1)
+    docker.run(*ctr, "tag", "--force", full, f"docker.io/library/{LOCAL_IMAGE}")
+    ready = Cluster(cluster.kind, cluster.kubeconfig, cluster.node_image, image)
+    ready.save()
+    return ready
+
+
+def down(steps: Steps) -> None:
+    """Remove this checkout's cluster; a foreign one is left alone."""
+    STATE.unlink(missing_ok=True)
+    if not docker.answers():
+        steps.say("cluster: no Docker daemon runs, so no cluster does")
+        return
+    if _containers(CLUSTER_NAME):
+        with steps.step(f"removing cluster {CLUSTER_NAME}"):
+            _delete(CLUSTER_NAME)
+    else:
+        steps.say(f"cluster {CLUSTER_NAME}: not there")
+    KUBECONFIG.unlink(missing_ok=True)
+    (cache() / "clusters" / CLUSTER_NAME).unlink(missing_ok=True)
+
+
+def clean(steps: Steps) -> None:
+    """Remove this checkout's cluster and images, and the daemon if it is ours and idle."""
+    down(steps)
+    if docker.answers():
+        for image in operator_image.remove():
+            steps.say(f"removed image {image}")
+        steps.say(docker.stop_if_ours())
+
+
+def distclean(steps: Steps) -> None:
+    """Remove the cache as well, unless another checkout's cluster lives in it."""
+    clean(steps)
+    if docker.own_daemon():
+        raise UserError(str(cache()), "the Docker daemon on it still runs", "remove the other clusters first")
+    # Go's module cache is Go's own and stays.
+    subprocess.run(["rm", "-rf", "--one-file-system", cache()], check=True)
+    steps.say(f"removed {cache()}")
