@@ -6,7 +6,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/forewarn
 
-.PHONY: help setup unit soak lint docs format locks
+KIND := PYTHONPATH=operator:. $(PYTHON) -m tests.kind
+
+.PHONY: help setup unit soak lint docs format locks tools tools-path cluster deploy cluster-down integration e2e clean distclean
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
