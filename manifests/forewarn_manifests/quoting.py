@@ -16,7 +16,12 @@ _DOLLARS = re.compile(r"\$+(?=(\(|[^\x00-\x7f])?)")
 
 def tojson(value: Any) -> str:
     """Write a value as one line of JSON that is YAML as well; nothing else in it is escaped, so it stays legible."""
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", _encode(value))
+    return printable(_encode(value))
+
+
+def printable(text: str) -> str:
+    """Escape in a JSON text what YAML refuses to read."""
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def literal(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from forewarn import contract
 from forewarn_manifests import compiled
-from forewarn_manifests.quoting import literal
+from forewarn_manifests.quoting import literal, printable
 from forewarn_manifests.runtime import render as run
 
 if TYPE_CHECKING:
@@ -188,4 +188,4 @@ def as_json(text: str) -> str:
 
     documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     value = documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    return printable(json.dumps(value, ensure_ascii=False, indent=2)) + "\n"
