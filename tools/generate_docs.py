@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 GENERATORS = {
     "settings": "forewarn.settings:markdown",
+    "mirror-events": "forewarn.mirror.catalogue:markdown",
+    "mirror-metrics": "forewarn.mirror.metrics:markdown",
 }
 """Name of a part → ``module:function`` that returns its Markdown."""
 

@@ -149,8 +149,8 @@ class Reason(Enum):
         WARNING,
         "PodinfoMissing",
         "the session has no /etc/podinfo: programs in it cannot read a warning",
-        "No container of this session mounts {path}, so programs in it cannot read a warning. Start it anew to "
-        "get it; until then watch these Events.",
+        "A container of this session has no readable {path}, so programs in it cannot see a warning. Start the session "
+        "anew to get it; until then watch these Events.",
         {"path": "/etc/podinfo"},
     )
     SessionStopping = Entry(

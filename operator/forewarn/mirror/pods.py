@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from forewarn import contract, session
+from forewarn.admission.audit import in_scope, sees_podinfo
 from forewarn.contract import parse_instant
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Seen:
     """The instant of the delete: deletionTimestamp less its grace."""
     ended: Ended | None
     sees_podinfo: bool
-    """Whether a container can read a warning; also true for who opted out."""
+    """Whether its containers can read a warning; also true for who opted out."""
     job: tuple[str, str] | None
     """Name and uid of the owning Job."""
     group: str
@@ -88,7 +89,7 @@ def observe(pod: Mapping[str, Any], keys: Keys) -> Seen:
         grace_seconds=deletion_grace if deletion else spec.get("terminationGracePeriodSeconds") or 0,
         deleted=deletion - timedelta(seconds=deletion_grace) if deletion else None,
         ended=_ended(status),
-        sees_podinfo=labels.get(contract.INJECT_LABEL) == contract.INJECT_DISABLED or sees_podinfo(spec, keys),
+        sees_podinfo=not in_scope(pod, {}) or sees_podinfo(pod, keys.prefix),
         job=job,
         group=_group(labels, job),
     )
@@ -128,24 +129,3 @@ def _group(labels: Mapping[str, str], job: tuple[str, str] | None) -> str:
         return "job/" + job[1]
     name = labels.get(_KUBEFLOW_LABEL)
     return f"kubeflow/{name}" if name else ""
-
-
-def sees_podinfo(spec: Mapping[str, Any], keys: Keys) -> bool:
-    """Whether a container mounts, whole, a volume that projects the warning's instant."""
-    path = contract.field_path(keys.key(contract.WARNING_AT))
-    volumes = {volume.get("name") for volume in spec.get("volumes") or [] if path in _field_paths(volume)}
-    if not volumes:
-        return False
-    return any(
-        mount.get("name") in volumes and not mount.get("subPath") and not mount.get("subPathExpr")
-        for container in spec.get("containers") or []
-        for mount in container.get("volumeMounts") or []
-    )
-
-
-def _field_paths(volume: Mapping[str, Any]) -> list[str]:
-    sources = [volume.get("downwardAPI") or {}]
-    sources += [source.get("downwardAPI") or {} for source in (volume.get("projected") or {}).get("sources") or []]
-    return [
-        (item.get("fieldRef") or {}).get("fieldPath", "") for source in sources for item in source.get("items") or []
-    ]
