@@ -15,7 +15,7 @@ from forewarn.admission.pod import pointer
 from tests.unit.admission import corpus, generated
 
 SETTINGS = InjectSettings()
-SEEDS = range(3000)
+SEEDS = range(1000)
 
 
 @pytest.mark.parametrize("name", corpus.names())
