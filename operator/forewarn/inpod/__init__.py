@@ -18,12 +18,14 @@ from forewarn.inpod.schedule import SaveSchedule
 from forewarn.inpod.serializers import Functions, Plain, Safetensors, Serializer, Torch
 from forewarn.inpod.signals import KeepWorker, StopSignal
 from forewarn.inpod.store import CheckpointStore, Restored
+from forewarn.inpod.watching import Change, Watch, changes, watch
 from forewarn.session import Facts
 
 __all__ = [
     "EXIT_STOPPED",
     "Agreement",
     "BackgroundSaver",
+    "Change",
     "Checkpoint",
     "CheckpointError",
     "CheckpointStore",
@@ -46,11 +48,14 @@ __all__ = [
     "StopSignal",
     "Torch",
     "TorchRanks",
+    "Watch",
     "agree",
+    "changes",
     "container_start",
     "find_ranks",
     "instants",
     "log_to",
     "runtime_limit",
     "stop_asked",
+    "watch",
 ]

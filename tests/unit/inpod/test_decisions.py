@@ -10,8 +10,8 @@ import pytest
 from forewarn.inpod.cues import Cue, container_start, instants, runtime_limit
 from forewarn.inpod.decisions import Episode, Policy, stop_asked
 from forewarn.inpod.schedule import SaveSchedule
+from forewarn.inpod.volume import Volume
 from forewarn.session import Facts
-from tests.unit.inpod.podinfo import Volume
 
 NOW = datetime(2026, 11, 29, 19, 30, tzinfo=UTC)
 LEAD = 120.0

@@ -22,7 +22,7 @@ from forewarn.inpod.reader import PodInfo
 from forewarn.inpod.schedule import SaveSchedule
 from forewarn.inpod.signals import StopSignal, grace_seconds
 from forewarn.inpod.store import CheckpointStore
-from tests.unit.inpod.podinfo import Volume
+from forewarn.inpod.volume import Volume
 
 NOW = datetime(2026, 11, 29, 19, 30, tzinfo=UTC)
 

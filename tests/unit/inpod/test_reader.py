@@ -13,7 +13,7 @@ from forewarn import contract
 from forewarn.contract import Band
 from forewarn.inpod.quoted import read_map, unquote
 from forewarn.inpod.reader import PodInfo
-from tests.unit.inpod.podinfo import Volume
+from forewarn.inpod.volume import Volume
 
 AT = datetime(2026, 11, 29, 19, 30, tzinfo=UTC)
 

@@ -1,0 +1,152 @@
+"""A rehearsal finds a program that does not resume, and passes one that does."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forewarn.inpod.rehearsal import PLAYS, STEP_PATTERN, Round, acts, judge, problems, step_in, table
+
+TRAINER = """
+import sys, time
+from forewarn.inpod import CheckpointStore, Loop, SaveSchedule
+with Loop(CheckpointStore(sys.argv[1]), schedule=SaveSchedule(0.0005, shortest=0.0)) as loop:
+    restored = loop.resume()
+    for step in range(restored.step + 1 if restored else 1, 301):
+        time.sleep(0.005)
+        print("step", step, flush=True)
+        if loop.step(step, lambda: {"step": step}):
+            sys.exit(loop.exit_code)
+    loop.finish(300, lambda: {"step": 300})
+"""
+FORGETFUL = """
+import time
+for step in range(1, 201):
+    time.sleep(0.005)
+    print("step", step, flush=True)
+"""
+
+
+def rehearse(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "forewarn.cli", "rehearse", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_a_program_that_resumes_passes(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINER)
+    done = rehearse(
+        "--within",
+        "0.3",
+        "--kills",
+        "1",
+        "--seed",
+        "3",
+        "--",
+        sys.executable,
+        str(tmp_path / "train.py"),
+        str(tmp_path),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "it resumed each time" in done.stdout
+    assert "75, run again" in done.stdout
+    assert "SIGKILL" in done.stdout
+
+
+def test_a_program_that_begins_again_fails(tmp_path):
+    (tmp_path / "train.py").write_text(FORGETFUL)
+    done = rehearse(
+        "--within", "0.3", "--play", "evict", "--seed", "3", "--", sys.executable, str(tmp_path / "train.py")
+    )
+    assert done.returncode == 1
+    assert "began from the beginning" in done.stderr
+    assert "all of them" in done.stdout
+
+
+def test_a_program_that_ignores_sigterm_fails(tmp_path):
+    code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('step 1', flush=True); time.sleep(60)"
+    done = rehearse(
+        "--within", "0.1", "--play", "evict", "--grace", "0.3", "--limit", "2", "--", sys.executable, "-c", code
+    )
+    assert done.returncode == 1
+    assert "did not end within the grace" in done.stderr
+
+
+def test_a_program_that_tells_no_step_is_told_so():
+    done = rehearse("--play", "kill", "--kills", "1", "--", "true")
+    assert done.returncode == 1
+    assert "--step-pattern" in done.stderr
+
+
+def test_nothing_of_the_program_is_left_behind(tmp_path):
+    code = (
+        "import subprocess, sys, time; child = subprocess.Popen(['sleep', '600']); "
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid)); print('step 1', flush=True); time.sleep(600)"
+    )
+    rehearse("--within", "0.1", "--play", "kill", "--kills", "1", "--limit", "1", "--", sys.executable, "-c", code)
+    pid = int((tmp_path / "pid").read_text())
+    status = Path(f"/proc/{pid}/status")
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no program is given"),
+        (("--play", "dance", "--", "true"), "no play 'dance'"),
+        (("--within", "soon", "--", "true"), "--within: 'soon' cannot be used"),
+        (("--kills", "-1", "--", "true"), "--kills"),
+        (("--step-pattern", "(", "--", "true"), "--step-pattern"),
+        (("--step-pattern", "step", "--", "true"), "has no group"),
+        (("--", "/no/such/program"), "No such file"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, words):
+    done = rehearse(*arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "step"),
+    [
+        ("step 12 loss 0.5", 12),
+        ("2026-11-29 INFO Step: 7/100", 7),
+        ("epoch=3", 3),
+        ("unit 4", 4),
+        ("stopped before unit 5; run again", None),
+        ("resuming at step 6", None),
+        ("loss 0.5", None),
+        ("footstep 3", None),
+    ],
+)
+def test_which_lines_tell_a_step(line, step):
+    assert step_in(line, re.compile(STEP_PATTERN)) == step
+
+
+@pytest.mark.parametrize("play", PLAYS)
+def test_acts_come_in_order_and_in_time(play):
+    for seed in range(50):
+        times = [act.after for act in acts(play, 5.0, random.Random(seed))]
+        assert times == sorted(times)
+        assert 0 <= times[0] <= times[-1] <= 5
+
+
+def test_the_loss_is_what_was_done_twice():
+    rounds = [
+        Round("kill", ["kill"], 1, 50, -signal.SIGKILL),
+        Round("kill", ["kill"], 41, 60, -9),
+        Round("end", [], 61, 99, 0),
+    ]
+    judged = judge(rounds)
+    assert [cost.lost for cost in judged] == [10, 0]
+    assert problems(rounds, judged) == []
+    assert "10 steps" in table(rounds, judged)
+    assert os.linesep
