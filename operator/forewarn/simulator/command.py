@@ -107,11 +107,12 @@ async def _play(
 def render(flags: list[str]) -> dict[str, Any]:
     """Return the pod manifest of launch flags, by ``forewarn render``; raises ``UserError`` for a wrong flag."""
     command = importlib.import_module("forewarn_manifests.command")
-    out = io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(out):
         code = command.main(["-d", *flags])
+    out.seek(0)
     try:
-        manifest = json.loads(out.getvalue())
+        manifest = json.loads(out.read())
     except ValueError:
         raise UserError(
             "forewarn render", f"printed no manifest (exit code {code})", "see forewarn render --help"

@@ -78,6 +78,7 @@ class Runner:
         self._keys, self._keep, self._tell = keys or Keys(), keep, tell
         self._environ = environ if environ is not None else dict(os.environ)
         self._offset = timedelta()
+        self._over = False
         self._news = asyncio.Event()
         self._names: dict[str, str] = {}
         self._created: dict[str, str] = {}
@@ -89,7 +90,7 @@ class Runner:
         return datetime.now(UTC) + self._offset
 
     def _happened(self, happening: Happening) -> None:
-        if self.played.world.apply(happening):
+        if not self._over and self.played.world.apply(happening):
             self._news.set()
             self._tell(self.played, happening)
 
@@ -104,6 +105,8 @@ class Runner:
             await self._watch.start(any(isinstance(s.condition, model.EventCount) for s in self._scenario.steps))
             await self._loop()
         finally:
+            # The cleanup is no part of the story.
+            self._over = True
             await self._clean_up()
             await self._watch.stop()
         return self.played

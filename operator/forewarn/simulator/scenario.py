@@ -194,7 +194,7 @@ class _Reader:
         step = model.Step(
             document.place(key_node),
             verb.name,
-            self._pod_of(fields, node),
+            self._pod_of(verb, fields, node),
             self._text(fields, "say", "") or None,
             made.action,
             made.condition,
@@ -254,10 +254,11 @@ class _Reader:
     def _key(self, node: yaml.Node) -> str:
         return str(self._read(node, "the annotation", lambda raw: values.annotation_key(raw, self.around.keys)))
 
-    def _pod_of(self, fields: Mapping[str, tuple[yaml.Node, yaml.Node]], node: yaml.Node) -> str:
+    def _pod_of(self, verb: Verb, fields: Mapping[str, tuple[yaml.Node, yaml.Node]], node: yaml.Node) -> str:
         names = [pod.name for pod in self.pods]
         if "pod" not in fields:
-            if len(names) > 1:
+            # A program that is run is of no pod; its line stands with the first.
+            if len(names) > 1 and verb.shape != "command":
                 self.document.fail(node, "which pod?", f"allowed: pod: {' or '.join(names)}")
             return names[0]
         name = self.document.text(fields["pod"][1], "pod")
