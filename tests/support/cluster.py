@@ -1,0 +1,149 @@
+"""The cluster that end-to-end tests run on: what they do on it, and what is kept of it when one fails."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from forewarn import contract
+from tests.support.programs import program
+
+T = TypeVar("T")
+BUILD = Path(__file__).resolve().parents[2] / "build"
+STATE = BUILD / "cluster.json"
+FAILURES = BUILD / "failures"
+OPERATOR_NAMESPACE = "forewarn"
+SESSIONS = {contract.SESSIONS_LABEL: contract.SESSIONS_ENABLED}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster; ``kind`` is foreign, stock or offline, ``image`` the operator's and a session's (empty for none)."""
+
+    kind: str
+    kubeconfig: Path
+    image: str
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is somebody's own cluster, of which nothing but namespaces is made."""
+        return self.kind == "foreign"
+
+    def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 60) -> str:  # noqa: A002
+        """Run kubectl and return its output; ``RuntimeError`` with its words where it fails."""
+        argv = [str(program("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
+        ran = subprocess.run(argv, input=input, check=False, capture_output=True, text=True, timeout=timeout)
+        if ran.returncode:
+            raise RuntimeError(f"kubectl {' '.join(arguments)}: {ran.stderr.strip()}")
+        return ran.stdout
+
+    def get(self, namespace: str, kind: str, name: str = "", selector: str = "") -> Any:
+        """Return one object, or the list of a kind's objects where no name is given."""
+        words = ["get", kind, *([name] if name else []), f"--namespace={namespace}", "--output=json"]
+        answer = json.loads(self.kubectl(*words, *([f"--selector={selector}"] if selector else [])))
+        return answer if name else answer["items"]
+
+    def create(self, namespace: str, manifest: Mapping[str, Any] | str) -> str:
+        """Create what a manifest (an object, YAML or JSON) describes; return kubectl's output, warnings included."""
+        text = manifest if isinstance(manifest, str) else json.dumps(manifest)
+        at = (f"--kubeconfig={self.kubeconfig}", f"--namespace={namespace}")
+        argv = [str(program("kubectl")), *at, "create", "-f", "-"]
+        ran = subprocess.run(argv, input=text, check=False, capture_output=True, text=True, timeout=60)
+        if ran.returncode:
+            raise RuntimeError(f"kubectl create: {ran.stderr.strip()}")
+        return ran.stdout + ran.stderr
+
+    def run_in(self, namespace: str, pod: str, *command: str, container: str = "") -> str:
+        """Run a command in a container and return its output; ``RuntimeError`` where it fails."""
+        chosen = [f"--container={container}"] if container else []
+        return self.kubectl("exec", f"--namespace={namespace}", pod, *chosen, "--", *command)
+
+    def annotate(self, namespace: str, pod: str, values: Mapping[str, str | None]) -> None:
+        """Set annotations of a pod by their keys; ``None`` takes one away."""
+        patch = json.dumps({"metadata": {"annotations": dict(values)}})
+        self.kubectl("patch", "pod", pod, f"--namespace={namespace}", "--type=merge", f"--patch={patch}")
+
+    def wait(self, namespace: str, pod: str, condition: str = "condition=Ready", timeout: float = 90) -> None:
+        """Wait for a pod's condition, as ``kubectl wait --for`` spells it."""
+        words = ("wait", f"pod/{pod}", f"--for={condition}", f"--namespace={namespace}", f"--timeout={timeout:g}s")
+        self.kubectl(*words, timeout=timeout + 15)
+
+    def events(self, namespace: str, pod: str = "") -> list[dict[str, Any]]:
+        """Return our Events of a namespace (of one pod), oldest first."""
+        ours = [
+            event
+            for event in self.get(namespace, "events.events.k8s.io")
+            if event.get("reportingController") == contract.REPORTING_CONTROLLER
+            and (not pod or event["regarding"].get("name") == pod)
+        ]
+        return sorted(ours, key=lambda event: str(event.get("eventTime") or ""))
+
+    @contextlib.contextmanager
+    def namespace(self, labels: Mapping[str, str] | None = None, prefix: str = "e2e") -> Iterator[str]:
+        """Make a namespace and take it away afterwards; what is left in it gets no grace."""
+        name = f"{prefix}-{uuid.uuid4().hex[:8]}"
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
+        self.kubectl("create", "-f", "-", input=json.dumps(manifest))
+        try:
+            self.until(lambda: self._has(name, "serviceaccount", "default"), 30, f"the ServiceAccount of {name}")
+            yield name
+        finally:
+            self.kubectl("delete", "pods", "--all", f"--namespace={name}", "--grace-period=1", "--wait=false")
+            self.kubectl("delete", "namespace", name, "--wait=false")
+
+    def _has(self, namespace: str, kind: str, name: str) -> bool:
+        return bool(self.kubectl("get", kind, name, f"--namespace={namespace}", "--ignore-not-found").strip())
+
+    def until(self, look: Callable[[], T], timeout: float, what: str, every: float = 0.25) -> T:
+        """Look until the answer is true, and return it; ``AssertionError`` with ``what`` after ``timeout`` seconds."""
+        deadline = time.monotonic() + timeout
+        while not (found := look()):
+            assert time.monotonic() < deadline, f"{what}: not within {timeout:g} s (last seen: {found!r})"
+            time.sleep(every)
+        return found
+
+
+def load() -> Cluster | None:
+    """Return the cluster that ``make cluster`` left, or ``None``."""
+    try:
+        state = json.loads(STATE.read_text())
+    except (OSError, ValueError):
+        return None
+    return Cluster(state["kind"], Path(state["kubeconfig"]), state["image"])
+
+
+def collect(cluster: Cluster, name: str) -> Path:
+    """Keep logs, events and descriptions of our namespaces in a folder of this name; return the folder."""
+    folder = FAILURES / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+    def keep(file: str, *arguments: str) -> str:
+        try:
+            text = cluster.kubectl(*arguments, timeout=30)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            text = f"{error}\n"
+        (folder / file).write_text(text)
+        return text
+
+    keep("nodes.txt", "describe", "nodes")
+    listed = keep("namespaces.txt", "get", "namespaces", f"--selector={contract.SESSIONS_LABEL}", "--output=name")
+    namespaces = [line.removeprefix("namespace/") for line in listed.splitlines() if line.startswith("namespace/")]
+    for namespace in (OPERATOR_NAMESPACE, *namespaces):
+        at = f"--namespace={namespace}"
+        keep(f"{namespace}.pods.txt", "describe", "pods", at)
+        keep(f"{namespace}.pods.yaml", "get", "pods", at, "--output=yaml")
+        keep(f"{namespace}.events.yaml", "get", "events.events.k8s.io", at, "--output=yaml")
+        pods = keep(f"{namespace}.list.txt", "get", "pods", at, "--output=name")
+        for pod in pods.split():
+            keep(f"{namespace}.{pod.removeprefix('pod/')}.log", "logs", pod, at, "--all-containers", "--timestamps")
+    keep("registration.yaml", "get", "mutatingwebhookconfigurations", "--output=yaml")
+    return folder
