@@ -1,0 +1,135 @@
+"""The API server seen through a reverse proxy that cuts, stalls, refuses, or has another clock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import aiohttp
+import yaml
+from aiohttp import web
+
+from tests.support.apiserver import ApiServer
+
+Rule = Callable[[web.Request], "web.Response | None"]
+
+
+class Faults:
+    """A plain-HTTP proxy in a thread; its faults are switched while it runs.
+
+    ``cut`` closes every open watch; ``stall`` holds back what watches send; ``refuse`` is a function that answers in the
+    API server's place; ``ahead`` moves the Date of every answer.
+    """
+
+    def __init__(self, server: ApiServer, directory: Path) -> None:
+        self._server = server
+        self.kubeconfig = directory / "faulty.kubeconfig"
+        self.refuse: Rule | None = None
+        self.ahead = timedelta()
+        self.requests = 0
+        self._stalled = False
+        self._watches: set[web.StreamResponse] = set()
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Faults:
+        self._thread.start()
+        assert self._started.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._open())
+        self._started.set()
+        self._loop.run_forever()
+        self._loop.close()
+
+    async def _open(self) -> None:
+        admin = yaml.safe_load(self._server.kubeconfig.read_text())
+        context = ssl.create_default_context(cadata=self._server.ca.decode())
+        context.load_cert_chain(self._server.directory / "admin.crt", self._server.directory / "admin.key")
+        connector = aiohttp.TCPConnector(limit=0, ssl=context)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{path:.*}", self._pass)
+        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        port = self._runner.addresses[0][1]
+        admin["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
+        admin["users"][0]["user"] = {}
+        self.kubeconfig.write_text(yaml.safe_dump(admin))
+
+    async def _close(self) -> None:
+        self._stalled = False
+        await self._runner.cleanup()
+        await self._session.close()
+
+    async def _pass(self, request: web.Request) -> web.StreamResponse:
+        self.requests += 1
+        if self.refuse is not None and (answer := self.refuse(request)) is not None:
+            return answer
+        headers = {key: value for key, value in request.headers.items() if key.lower() in ("accept", "content-type")}
+        url = self._server.url + request.raw_path
+        async with self._session.request(request.method, url, data=await request.read(), headers=headers) as answer:
+            passed = web.StreamResponse(status=answer.status)
+            for key in ("Content-Type", "Retry-After"):
+                if key in answer.headers:
+                    passed.headers[key] = answer.headers[key]
+            passed.headers["Date"] = format_datetime(datetime.now(UTC) + self.ahead, usegmt=True)
+            await passed.prepare(request)
+            watch = request.query.get("watch") == "true"
+            if watch:
+                self._watches.add(passed)
+            try:
+                async for chunk in answer.content.iter_any():
+                    while watch and self._stalled:
+                        await asyncio.sleep(0.05)
+                    await passed.write(chunk)
+            finally:
+                self._watches.discard(passed)
+            return passed
+
+    def cut(self) -> None:
+        """Close every open watch in the middle."""
+
+        def close() -> None:
+            for watch in list(self._watches):
+                if watch._req is not None and watch._req.transport is not None:
+                    watch._req.transport.abort()
+
+        self._loop.call_soon_threadsafe(close)
+
+    @contextlib.contextmanager
+    def stalled(self) -> object:  # type: ignore[misc]
+        """Hold back what the watches send, without closing them, in the block."""
+        self._stalled = True
+        yield
+        self._stalled = False
+
+
+def status(code: int, reason: str, message: str = "", retry_after: int | None = None) -> web.Response:
+    """Return an answer as the API server refuses."""
+    body = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return web.Response(status=code, text=json.dumps(body), content_type="application/json", headers=headers)
