@@ -8,7 +8,7 @@ export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache
 
 KIND := PYTHONPATH=operator:. $(PYTHON) -m tests.kind
 
-.PHONY: help setup unit soak lint docs format locks tools tools-path cluster deploy cluster-down integration e2e clean distclean
+.PHONY: help setup unit soak lint docs format locks tools tools-path cluster deploy cluster-down integration e2e clean distclean torch-env inpod
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -51,6 +51,18 @@ cluster-down: .python ## remove this checkout's kind cluster
 integration: setup tools ## the tests against a real API server as a plain process (no docker)
 	@$(BIN)/pytest tests/integration -q -n 2
 
+TORCH := $(FOREWARN_CACHE)/torch-venv
+torch-env: setup ## an environment with torch and its frameworks (CPU use; 7 GB, two minutes), outside the checkout
+	@if ! cmp -s locks/torch.txt $(TORCH)/installed.txt; then \
+	  echo "torch-env: installing $$(grep -c == locks/torch.txt) packages into $(TORCH)"; \
+	  $(BIN)/uv venv -q --clear --python $(BIN)/python $(TORCH); \
+	  $(BIN)/uv pip install -q --python $(TORCH)/bin/python --require-hashes -r locks/torch.txt; \
+	  cp locks/torch.txt $(TORCH)/installed.txt; \
+	fi; echo "torch-env: $(TORCH) is ready"
+
+inpod: torch-env ## the in-pod tests with real torch, numpy, Lightning, transformers and MPI, and real kills
+	@PYTHONPATH=operator $(TORCH)/bin/python -m pytest tests/integration/inpod --confcutdir=tests/integration/inpod -q -m torch -n 2
+
 e2e: setup ## the tests on the cluster
 	@$(KIND) image && $(BIN)/pytest tests/e2e -q
 
@@ -67,6 +79,7 @@ format: setup ## format the code
 locks: setup ## write the lock files anew from pyproject.toml
 	@$(BIN)/uv pip compile -q pyproject.toml --all-extras --generate-hashes --python-version 3.11 --no-annotate -o locks/dev.txt
 	@$(BIN)/uv pip compile -q pyproject.toml --extra operator --extra manifests --extra simulator --generate-hashes --python-version 3.11 --no-annotate -o locks/image.txt
+	@$(BIN)/uv pip compile -q locks/torch.in --generate-hashes --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-annotate -o locks/torch.txt
 
 clean: .python ## remove this checkout's cluster, its images, .venv, build/ and caches; a Docker daemon that we started, once idle
 	@$(KIND) clean

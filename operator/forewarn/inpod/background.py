@@ -6,7 +6,7 @@ import copy
 import logging
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,14 +52,19 @@ class BackgroundSaver:
         return self._saving is not None
 
     def save(
-        self, step: int, state: Any, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None
+        self,
+        step: int,
+        state: Callable[[], Any],
+        *,
+        epoch: int | None = None,
+        metrics: Mapping[str, float] | None = None,
     ) -> None:
-        """Begin a save, after the one before is complete. Collective where the store has several ranks."""
+        """Begin a save of what ``state`` returns, after the one before is complete; collective with several ranks."""
         self.wait()
         saving = self._saving = self.store.begin(step, epoch=epoch, metrics=metrics)
         copied = None
         try:
-            copied = detached(state)
+            copied = detached(state())
         except Exception as error:
             # Raised when the ranks take the save in, together: one that left here alone would leave the others waiting.
             saving.error = error

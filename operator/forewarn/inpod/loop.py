@@ -1,24 +1,14 @@
-"""Heeds the warning at each step of a loop: reads, agrees with the other ranks, saves, says when to stop."""
+"""Heeds the warning at each step of a loop: looks, saves into a store, says when to stop."""
 
 from __future__ import annotations
 
 import logging
-import os
-import time
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable
 
 from forewarn import contract
-from forewarn.contract import UTC
-from forewarn.inpod import signals
 from forewarn.inpod.background import BackgroundSaver
-from forewarn.inpod.cues import Cue, container_start, instants, runtime_limit
-from forewarn.inpod.decisions import Episode, Policy, stop_asked
 from forewarn.inpod.durable import CheckpointError
-from forewarn.inpod.ranks import Agreement
-from forewarn.inpod.reader import PodInfo
-from forewarn.inpod.schedule import SaveSchedule
-from forewarn.session import Guarantee, guarantee_at
+from forewarn.inpod.heed import Heed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,24 +16,35 @@ if TYPE_CHECKING:
 
     from forewarn.inpod.layout import Checkpoint
     from forewarn.inpod.log import InterruptionLog
-    from forewarn.inpod.store import CheckpointStore, Restored
+    from forewarn.inpod.store import CheckpointStore, Restored, Saving
 
 log = logging.getLogger("forewarn")
 
-CUES = tuple(Cue)
+State = Callable[[], Any]
 
 
-def utc_now() -> datetime:
-    """Return this machine's time, aware."""
-    return datetime.now(UTC)
+def write_state(saving: Saving, state: State) -> None:
+    """Write what ``state`` returns; what it raises becomes the save's error, on all ranks together."""
+    try:
+        value = state()
+    except Exception as error:
+        saving.error = error
+    else:
+        saving.write(value)
 
 
 class Loop:
     """What a training or batch loop calls after each step. A context manager, entered in the main thread.
 
-    ``stop_on_warning``: stop once a warning is near and the state is saved, as a batch job should; else only SIGTERM
-    stops. ``policy``: when a warning asks for its save. ``background``: save in a thread. ``every``, ``seconds``: how
-    often the ranks agree (see ``Agreement``); with several ranks, ``step`` is called by all of them, equally often.
+    ``background``: save in a thread. ``interruptions``: where to write a line for each cue, stop and resume.
+    ``write``: what writes a save, instead of the store's serializer. The other ``options``:
+
+    ``podinfo``, ``schedule``: a ``PodInfo`` and a ``SaveSchedule`` other than the default ones. ``policy``: when a
+    warning asks for its save. ``stop_on_warning`` (true): stop once a warning is near and the state is saved, as a
+    batch job should; else only SIGTERM stops. ``every``, ``seconds``: how often the ranks agree (see ``Agreement``);
+    with several ranks, ``step`` is called by all of them, equally often. ``environ``, ``now``, ``tick``: this
+    process's environment, and clocks that return an aware datetime and monotonic seconds.
+
     A save that fails for want of storage is logged and the loop goes on; any other failure is raised.
     """
 
@@ -51,41 +52,25 @@ class Loop:
         self,
         store: CheckpointStore,
         *,
-        podinfo: PodInfo | None = None,
-        schedule: SaveSchedule | None = None,
-        policy: Policy = Policy.AT_LEAD,
-        stop_on_warning: bool = True,
         background: bool = False,
         interruptions: InterruptionLog | None = None,
-        every: int = 1,
-        seconds: float | None = None,
-        environ: Mapping[str, str] = os.environ,
-        now: Callable[[], datetime] = utc_now,
-        tick: Callable[[], float] = time.monotonic,
+        write: Callable[[Saving, State], None] = write_state,
+        **options: Any,
     ) -> None:
         self.store = store
-        self.podinfo = podinfo or PodInfo()
-        self.schedule = schedule or SaveSchedule()
-        self.signal = signals.StopSignal()
+        self.heed = Heed(store.ranks, **options)
         self.last: Checkpoint | None = None
         """The newest checkpoint that is complete."""
         self.stopped = False
-        self._stop_on_warning = stop_on_warning
-        self._episode = Episode(policy)
-        self._agreement = Agreement(store.ranks, every, seconds)
         self._saver = BackgroundSaver(store) if background else None
         self._interruptions = interruptions if store.ranks.rank == 0 else None
-        self._environ, self._now, self._tick = environ, now, tick
-        self._started = container_start(self.podinfo.directory)
+        self._write = write
         self._saved_step: int | None = None
         self._failing = False
         self._blocked: float | None = None
 
     def __enter__(self) -> Loop:
-        self.signal.__enter__()
-        plan = signals.planned_with(self._environ)
-        if plan and self.store.ranks.rank == 0:
-            log.warning("forewarn: %s", plan)
+        self.heed.__enter__()
         return self
 
     def __exit__(
@@ -93,14 +78,14 @@ class Loop:
     ) -> None:
         try:
             # With several ranks, one that failed must not wait for the others to take a save in.
-            if self._saver is not None and (error is None or self.store.ranks.size == 1):
-                self._take_in(self._saver)
+            if error is None or self.store.ranks.size == 1:
+                self._take_in()
         except CheckpointError as failure:
             if error is None:
                 raise
             log.error("forewarn: %s", failure)
         finally:
-            self.signal.__exit__(kind, error, trace)
+            self.heed.__exit__(kind, error, trace)
 
     @property
     def exit_code(self) -> int:
@@ -120,131 +105,95 @@ class Loop:
         self._note(checkpoint.step, checkpoint.manifest.epoch, "resumed")
 
     def step(
-        self,
-        step: int,
-        state: Callable[[], Any],
-        *,
-        epoch: int | None = None,
-        metrics: Mapping[str, float] | None = None,
+        self, step: int, state: State, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None
     ) -> bool:
         """Save if it is time to, and return whether to stop now; to be called after step ``step`` is done.
 
         ``state``: called only for a save. Call it in warm-up and evaluation too, with the step that is done: what is
         not looked at is not heeded. Raises ``CheckpointError``.
         """
-        now, tick = self._now(), self._tick()
-        facts = self.podinfo.read()
-        cues = instants(facts, runtime_limit(self._environ, facts, self._started))
-        near = self._episode.near(cues, self.schedule.lead, now)
-        overstay = guarantee_at(facts, now) is Guarantee.OVERSTAY
         saver = self._saver
-        agreed = self._agreement.exchange(
-            [
-                *(cue in near for cue in CUES),
-                self.schedule.due(tick, overstay),
-                bool(self.signal),
-                saver is not None and not saver.written(),
-            ],
-            tick,
-        )
-        if agreed is None:
+        look = self.heed.look(busy=saver is not None and not saver.written())
+        if look is None:
             return False
-        *flags, due, terminated, writing = agreed
-        near = frozenset(cue for cue, flag in zip(CUES, flags) if flag)
-        fired = self._episode.fire(near)
-        if saver is not None and saver.outstanding and not writing:
-            self._take_in(saver)
-        asked = terminated or (self._stop_on_warning and stop_asked(near))
-        if due or fired or (asked and self._saved_step != step and (terminated or not self._failing)):
-            self._save(step, state, epoch, metrics, in_background=not asked)
-        if asked and saver is not None and saver.outstanding:
-            self._take_in(saver)
-            if self._saved_step != step:
-                self._save(step, state, epoch, metrics, in_background=False)
+        if not look.busy:
+            self._take_in()
+        wanted = look.stop and self._saved_step != step and (look.terminated or not self._failing)
+        if look.due or look.fired or wanted:
+            self._save(step, state, epoch, metrics, in_background=not look.stop)
+        if look.stop and saver is not None and saver.outstanding:
+            self._take_in()
+            self._save(step, state, epoch, metrics, in_background=False)
         # Without its checkpoint a warned loop goes on: the warning may be withdrawn, and a stop would lose the work.
-        self.stopped = terminated or (asked and self._saved_step == step)
-        if fired or self.stopped:
-            why = ", ".join([*(cue.value for cue in CUES if cue in fired), *(["SIGTERM"] if terminated else [])])
-            self._note(step, epoch, f"{why or 'warned'}; {'stopping' if self.stopped else 'going on'}")
+        self.stopped = look.terminated or (look.stop and self._saved_step == step)
+        if look.fired or self.stopped:
+            self._note(step, epoch, f"{look.why}; {'stopping' if self.stopped else 'going on'}")
         return self.stopped
 
     def finish(
-        self,
-        step: int,
-        state: Callable[[], Any],
-        *,
-        epoch: int | None = None,
-        metrics: Mapping[str, float] | None = None,
+        self, step: int, state: State, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None
     ) -> None:
         """Save the end of the run, unless this step is saved, and wait for what is outstanding."""
-        if self._saver is not None:
-            self._take_in(self._saver)
-        if self._saved_step != step:
-            self._save(step, state, epoch, metrics, in_background=False)
+        self._take_in()
+        self._save(step, state, epoch, metrics, in_background=False)
 
     def _save(
-        self,
-        step: int,
-        state: Callable[[], Any],
-        epoch: int | None,
-        metrics: Mapping[str, float] | None,
-        *,
-        in_background: bool,
+        self, step: int, state: State, epoch: int | None, metrics: Mapping[str, float] | None, *, in_background: bool
     ) -> None:
         if self._saved_step == step:
             return
-        begun = self._tick()
-        self.schedule.restart(begun)
+        begun = self.heed.tick()
+        self.heed.schedule.restart(begun)
+        self._take_in()
         try:
-            with self.signal.shielded():
+            with self.heed.signal.shielded():
                 if self._saver is not None and in_background:
-                    self._take_in(self._saver)
-                    self._saver.save(step, state(), epoch=epoch, metrics=metrics)
+                    self._saver.save(step, state, epoch=epoch, metrics=metrics)
                     self._saved_step = step
-                    self._blocked = self._tick() - begun
+                    self._blocked = self.heed.tick() - begun
                 else:
-                    if self._saver is not None:
-                        self._take_in(self._saver)
                     self._blocked = None
-                    self._saved(self.store.save(step, state(), epoch=epoch, metrics=metrics))
+                    saving = self.store.begin(step, epoch=epoch, metrics=metrics)
+                    self._write(saving, state)
+                    self._saved(saving.publish())
         except CheckpointError as error:
             self._failed(error)
 
     def _saved(self, checkpoint: Checkpoint) -> None:
         self.last, self._saved_step, self._failing = checkpoint, checkpoint.step, False
         cost = checkpoint.manifest.cost
-        self.schedule.saved(self._tick(), cost if self._blocked is None else self._blocked, cost)
+        self.heed.schedule.saved(self.heed.tick(), cost if self._blocked is None else self._blocked, cost)
         log.info("forewarn: saved %s in %.2f s", checkpoint.path, cost)
 
     def _failed(self, error: CheckpointError) -> None:
         self._saved_step = self.last.step if self.last else None
-        self.schedule.restart(self._tick())
+        self.heed.schedule.restart(self.heed.tick())
         if error.errno is None:
             raise error
         self._failing = True
         log.error("forewarn: %s", error)
 
-    def _take_in(self, saver: BackgroundSaver) -> None:
+    def _take_in(self) -> None:
         """Wait for the save in the background, if there is one, and note it; collective."""
-        if not saver.outstanding:
+        if self._saver is None or not self._saver.outstanding:
             return
         try:
-            with self.signal.shielded():
-                checkpoint = saver.wait()
+            with self.heed.signal.shielded():
+                checkpoint = self._saver.wait()
             if checkpoint is not None:
                 self._saved(checkpoint)
         except CheckpointError as error:
             self._failed(error)
 
     def _note(self, step: int, epoch: int | None, why: str) -> None:
-        warned = self.podinfo.read().warned
-        last = self.last.path if self.last else None
+        warned = self.heed.podinfo.read().warned
         log.info("forewarn: step %d, %s", step, why)
         if self._interruptions is None:
             return
+        last, cost = self.last.path if self.last else None, self.heed.schedule.cost
         try:
             self._interruptions.write(
-                self._now(), step=step, epoch=epoch, checkpoint=last, warned=warned, cost=self.schedule.cost, why=why
+                self.heed.now(), step=step, epoch=epoch, checkpoint=last, warned=warned, cost=cost, why=why
             )
         except OSError as error:
             log.error("forewarn: the interruption log could not be written: %s", error)

@@ -30,6 +30,10 @@ class Ranks:
         """Whether any rank has the flag set."""
         return self.highest([int(flag)])[0] > 0
 
+    def save_group(self) -> Any:
+        """Return a torch process group of all ranks for saves alone, or ``None`` where there is no such thing."""
+        return None
+
     def lowest(self, value: int) -> int:
         """Return the lowest value that a rank has."""
         return -self.highest([-value])[0]
@@ -49,6 +53,7 @@ class TorchRanks(Ranks):
         self._torch, self._dist = torch, dist
         self.world = dist.group.WORLD
         self._group = dist.new_group(backend="gloo")
+        self._save_group: Any = None
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
 
     def highest(self, values: Sequence[int]) -> list[int]:
@@ -57,9 +62,11 @@ class TorchRanks(Ranks):
         self._dist.all_reduce(tensor, op=self._dist.ReduceOp.MAX, group=self._group)
         return [int(value) for value in tensor.tolist()]
 
-    def new_group(self) -> Any:
-        """Return one more gloo group of all ranks, as an asynchronous save needs for itself."""
-        return self._dist.new_group(backend="gloo")
+    def save_group(self) -> Any:
+        """Return one more gloo group of all ranks, for saves alone; collective the first time."""
+        if self._save_group is None:
+            self._save_group = self._dist.new_group(backend="gloo")
+        return self._save_group
 
 
 class MpiRanks(Ranks):

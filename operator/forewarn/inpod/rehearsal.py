@@ -119,13 +119,9 @@ def table(rounds: list[Round], judged: list[Judged]) -> str:
     for number, round_ in enumerate(rounds, start=1):
         cost = judged[number - 1] if number <= len(judged) else None
         steps = "none seen" if round_.last is None else f"{round_.first}-{round_.last}"
-        lost = (
-            ""
-            if cost is None
-            else "unknown"
-            if cost.lost is None
-            else f"{cost.lost} step{'' if cost.lost == 1 else 's'}"
-        )
+        lost = ""
+        if cost is not None:
+            lost = "unknown" if cost.lost is None else f"{cost.lost} step{'' if cost.lost == 1 else 's'}"
         played = ", ".join(round_.done) or ("nothing" if round_.play == "end" else "ended before anything was played")
         lost += ", all of them" if cost and cost.over else ""
         rows.append((str(number), played, steps, ended(round_.code), lost))

@@ -125,7 +125,7 @@ def test_the_guarantees_end_saves_and_does_not_stop(tmp_path):
 
 def test_the_runtime_limit_saves(tmp_path):
     run = Run(tmp_path, environ={contract.RUNTIME_LIMIT_VARIABLE: "1000"})
-    run.loop._started = NOW
+    run.loop.heed.started = NOW
     with run.loop:
         assert not run.step(879)
         assert not run.step(2)

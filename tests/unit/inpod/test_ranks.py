@@ -204,7 +204,7 @@ def test_a_signal_on_one_rank_stops_all_with_a_checkpoint(tmp_path):
         with Loop(store, podinfo=PodInfo("/nowhere")) as loop:
             for step in range(100):
                 if step == 7 and mine.rank == 1:
-                    loop.signal.count += 1
+                    loop.heed.signal.count += 1
                 if loop.step(step, lambda step=step: {"step": step}):
                     return step, loop.exit_code
         return -1, 0

@@ -383,7 +383,7 @@ def test_a_background_save_keeps_the_state_of_its_step(tmp_path):
     store = CheckpointStore(tmp_path, serializer=gate)
     saver = BackgroundSaver(store)
     state = {"weights": [1, 2], "more": {"x": [3]}}
-    saver.save(1, state)
+    saver.save(1, lambda: state)
     assert saver.poll() is None
     assert store.checkpoints() == []
     state["weights"].append(9)
@@ -401,8 +401,8 @@ def test_only_one_background_save_is_outstanding(tmp_path):
 
     gate = Gate()
     saver = BackgroundSaver(CheckpointStore(tmp_path, serializer=gate))
-    saver.save(1, 1)
-    second = threading.Thread(target=saver.save, args=(2, 2))
+    saver.save(1, lambda: 1)
+    second = threading.Thread(target=saver.save, args=(2, lambda: 2))
     second.start()
     second.join(0.2)
     assert second.is_alive()
@@ -416,16 +416,16 @@ def test_a_failed_background_save_raises_once_and_replaces_nothing(tmp_path):
     gate = Gate()
     gate.open.set()
     saver = BackgroundSaver(CheckpointStore(tmp_path, keep_last=1, serializer=gate))
-    saver.save(1, 1)
+    saver.save(1, lambda: 1)
     saver.wait()
     gate.fail = True
-    saver.save(2, 2)
+    saver.save(2, lambda: 2)
     with pytest.raises(CheckpointError, match="no space left"):
         saver.wait()
     assert saver.wait() is None
     assert steps(saver.store) == [1]
     gate.fail = False
-    saver.save(3, 3)
+    saver.save(3, lambda: 3)
     saver.wait()
     assert steps(saver.store) == [3]
 
@@ -437,7 +437,7 @@ def test_the_interpreter_waits_for_a_background_save(tmp_path):
         "import sys, time\n"
         "from forewarn.inpod import BackgroundSaver, CheckpointStore, Functions\n"
         "slow = Functions('slow', lambda state, file: (time.sleep(0.5), file.write(b'whole')), None)\n"
-        f"BackgroundSaver(CheckpointStore({str(tmp_path)!r}, serializer=slow)).save(1, None)\n"
+        f"BackgroundSaver(CheckpointStore({str(tmp_path)!r}, serializer=slow)).save(1, lambda: None)\n"
         "sys.exit(75)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 75

@@ -62,7 +62,8 @@ with f.Loop(f.CheckpointStore(home + "/c", config={"a": 1}), podinfo=f.PodInfo(v
     assert loop.exit_code == 75
 restored = f.CheckpointStore(home + "/c", config={"a": 1}).restore()
 assert restored.state == {"step": 1, "t": (1, 2), "b": b"x"}, restored
-f.InterruptionLog(home + "/log").write(datetime.datetime.now(datetime.timezone.utc), step=1, checkpoint=None, warned=True)
+now = datetime.datetime.now(datetime.timezone.utc)
+f.InterruptionLog(home + "/log").write(now, step=1, checkpoint=None, warned=True)
 assert f.agree(True) and not f.agree(False)
 print("fine", sys.version_info[:2])
 """

@@ -1,0 +1,110 @@
+"""A Lightning callback that heeds the warning, for ``lightning`` and ``pytorch_lightning`` alike."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from forewarn.inpod.loop import Loop
+from forewarn.inpod.ranks import find_ranks
+from forewarn.inpod.store import CheckpointStore
+
+if TYPE_CHECKING:
+    from forewarn.inpod.layout import Checkpoint
+    from forewarn.inpod.loop import State
+    from forewarn.inpod.store import Saving
+
+FILE = "lightning.ckpt"
+NAME = "lightning"
+
+
+def _base() -> Any:
+    """Return the Callback class of the package that the program uses; mixing the two is refused by Lightning."""
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        if name in sys.modules:
+            return sys.modules[name].Callback
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return import_module(name).Callback
+        except ModuleNotFoundError:
+            continue
+    raise ModuleNotFoundError("neither lightning nor pytorch_lightning is installed")
+
+
+def _files(directory: str) -> list[str]:
+    top = os.path.join(directory, FILE)
+    if os.path.isfile(top):
+        return [FILE]
+    return [os.path.relpath(os.path.join(at, name), directory) for at, _, names in os.walk(top) for name in names]
+
+
+class Heeding:
+    """What the callback does: looks, saves and stops at the end of a batch."""
+
+    def __init__(self, directory: str, keep_last: int, config: Any, options: dict[str, Any]) -> None:
+        self._directory, self._keep_last, self._config, self._options = directory, keep_last, config, options
+        self.loop: Loop | None = None
+        self.exit_code = 0
+
+    def newest(self) -> str | None:
+        """Return the path of the newest whole checkpoint, or ``None``; before ``fit``, thus before any rank."""
+        found = CheckpointStore(self._directory, config=self._config, sharded=True).restore(load=_path)
+        return None if found is None else str(found.state)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Begin to listen; the ranks exist now."""
+        del pl_module
+        ranks = find_ranks()
+        store = CheckpointStore(self._directory, self._keep_last, config=self._config, ranks=ranks, sharded=True)
+
+        def files(path: str) -> list[str]:
+            # Collective: Lightning gathers and lets one rank write.
+            trainer.save_checkpoint(os.path.join(path, FILE))
+            return _files(path) if ranks.rank == 0 else []
+
+        def write(saving: Saving, _state: State) -> None:
+            saving.write_files(files, NAME)
+
+        self.loop = Loop(store, write=write, **self._options)
+        self.loop.__enter__()
+
+    def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """Look, save if it is time, stop if it is asked."""
+        if self.loop is not None and self.loop.step(trainer.global_step, _nothing, epoch=trainer.current_epoch):
+            trainer.should_stop = True
+            self.exit_code = self.loop.exit_code
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Stop listening."""
+        del trainer, pl_module
+        self._leave()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Stop listening."""
+        del trainer, pl_module, exception
+        self._leave()
+
+    def _leave(self) -> None:
+        loop, self.loop = self.loop, None
+        if loop is not None:
+            loop.__exit__(None, None, None)
+
+
+def callback(directory: str | os.PathLike[str], *, keep_last: int = 2, config: Any = None, **options: Any) -> Any:
+    """Return a callback that saves and stops as ``Loop`` does (``options`` are its).
+
+    Use it as ``Trainer(callbacks=[heed])``, resume with ``trainer.fit(…, ckpt_path=heed.newest())``, end with
+    ``sys.exit(heed.exit_code)``. What is saved is Lightning's own checkpoint: model, optimizers, schedulers, loops.
+    """
+
+    return type("Forewarn", (Heeding, _base()), {})(os.fspath(directory), keep_last, config, options)
+
+
+def _path(checkpoint: Checkpoint) -> str:
+    return os.path.join(checkpoint.path, FILE)
+
+
+def _nothing() -> None:
+    return None
