@@ -11,6 +11,7 @@ source <(forewarn shell)
 
 UNITS=500 UNIT_SECONDS=5 SAVE_EVERY=5
 saved=$HOME/next-unit
+if [[ ${1-} == --fresh ]]; then rm -f "$saved"; fi
 
 stopping=
 on_term() {

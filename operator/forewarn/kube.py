@@ -151,7 +151,8 @@ def _status(code: int, message: str, server: str) -> tuple[str, str]:
 def _transport(error: Exception, server: str) -> tuple[str, str]:
     """Return what a failure on the way to the API server means, and what would do."""
     causes = tuple(_causes(error))
-    text = str(next((cause for cause in causes if str(cause)), type(error).__name__))
+    plain = (cause for cause in causes if str(cause) and not isinstance(cause, BaseExceptionGroup))
+    text = str(next(plain, type(error).__name__))
     if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
         return (
             f"the certificate of {server} is not signed by the kubeconfig's certificate-authority",

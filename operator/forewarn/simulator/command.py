@@ -46,6 +46,7 @@ def parser() -> Parser:
     result.add_argument("--context", help="the kubeconfig's context to use")
     result.add_argument("--image", help=f"image of containers that name none ({IMAGE_VARIABLE})")
     result.add_argument("--keep", action="store_true", help="leave the pods that the scenario creates")
+    result.add_argument("--failures", metavar="DIR", type=Path, help="where to keep what a failed scenario shows")
     result.add_argument("--json", action="store_true", help="print JSON in place of the table")
     result.add_argument("--check", action="store_true", help="only check the scenario; no cluster is needed")
     settings.add_flags(result, settings.SIMULATE)
@@ -76,7 +77,20 @@ def main(argv: list[str]) -> int:
             print(report.as_json(played, keys))
         else:
             screen.end(played)
+    if arguments.failures and played.kept:
+        keep(arguments.failures, played.kept)
     return 0 if played.passed else 1
+
+
+def keep(folder: Path, files: dict[str, str]) -> None:
+    """Write files into a folder and say so on stderr; ``UserError`` where it takes none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+    except OSError as error:
+        raise UserError("--failures", f"{folder} takes no files: {error.strerror}", "allowed: a folder") from None
+    print(f"kept for a closer look: {folder}", file=sys.stderr)
 
 
 async def _play(

@@ -22,6 +22,7 @@ from forewarn import contract, kube
 from forewarn.contract import UTC, Keys
 from forewarn.errors import UserError
 from forewarn.simulator import controller, model, seen
+from forewarn.simulator.collect import collect
 from forewarn.simulator.watch import Watch
 from forewarn.simulator.world import Did, Happening, World
 
@@ -49,6 +50,8 @@ class Played:
     world: World = field(default_factory=World)
     left: list[str] = field(default_factory=list)
     """What the cleanup left behind, in words."""
+    kept: dict[str, str] = field(default_factory=dict)
+    """Of a scenario that failed: what the cluster showed before the cleanup, by file name."""
 
     @property
     def passed(self) -> bool:
@@ -61,7 +64,7 @@ Tell = Callable[[Played, Happening | None], None]
 
 
 class Runner:
-    """Plays one scenario. ``keep`` leaves the pods that it creates; the rest of its traces is always removed."""
+    """Plays one scenario. ``keep`` leaves the pods that it creates; nothing else of it is ever left."""
 
     def __init__(
         self,
@@ -104,6 +107,8 @@ class Runner:
         try:
             await self._watch.start(any(isinstance(s.condition, model.EventCount) for s in self._scenario.steps))
             await self._loop()
+            if not self.played.passed:
+                self.played.kept = await collect(self.played, self._client, self._keys)
         finally:
             # The cleanup is no part of the story.
             self._over = True

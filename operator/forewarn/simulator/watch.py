@@ -26,6 +26,9 @@ PATIENCE = timedelta(seconds=20)
 AGAIN = 0.5
 """Seconds between two attempts to take a broken stream up again."""
 
+READER_LOST = 3.0
+"""Seconds after which a reader that died is told of."""
+
 
 class Watch:
     """Follows pods by their uid, from when ``follow`` names them. ``tell`` gets every happening, in this loop.
@@ -42,6 +45,7 @@ class Watch:
         self._others: dict[str, tuple[str, Pod]] = {}
         self._placed: dict[str, Placed] = {}
         self._ended: set[tuple[str, str]] = set()
+        self._gone: set[str] = set()
         self._streams: dict[tuple[str, str, str], asyncio.Task[None]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.failure: BaseException | None = None
@@ -133,6 +137,7 @@ class Watch:
             self._tell(happening)
             self._open_streams(happening)
         if change == "DELETED":
+            self._gone.add(name)
             self._tell(Vanished(at, name))
 
     def _event(self, change: str, event: dict[str, Any]) -> None:
@@ -167,13 +172,15 @@ class Watch:
     async def _log(self, pod: str, container: str) -> None:
         since: datetime | None = None
         while True:
-            ended = (pod, container) in self._ended
+            ended = (pod, container) in self._ended or pod in self._gone
             try:
                 age = None if since is None else max(int((self._clock() - since).total_seconds()), 1)
                 async for line in self._log_lines(pod, container, age):
                     since = self._clock()
                     self._tell(seen.log_line(line, since, pod, container))
             except kube.FAILURES as error:
+                if ended and since is not None:
+                    return  # its last lines are told already
                 # A container that has just begun may have no log for a moment.
                 told = kube.explain(error, f"follow the log of container {container}")
                 if ended or (isinstance(error, ApiError) and error.status.code in (401, 403, 404)):
@@ -197,7 +204,7 @@ class Watch:
 
     async def _files(self, pod: str, container: str) -> None:
         command = ["sh", "-c", seen.READER, "sh", contract.MOUNT_PATH]
-        while (pod, container) not in self._ended:
+        while (pod, container) not in self._ended and pod not in self._gone:
             sink = _Lines(lambda line: self._line(line, pod, container))
             why = ""
             try:
@@ -215,8 +222,9 @@ class Watch:
             except kube.FAILURES as error:
                 why = str(kube.explain(error, f"run a reader in container {container}"))
             if why:
-                await asyncio.sleep(AGAIN)
-                if (pod, container) not in self._ended:
+                # A reader dies with its container, which we hear of a moment later.
+                await asyncio.sleep(READER_LOST)
+                if (pod, container) not in self._ended and pod not in self._gone:
                     self._tell(Blind(self._clock(), pod, f"files of {container}", why))
 
     def _line(self, line: bytes, pod: str, container: str) -> None:
