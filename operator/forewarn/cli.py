@@ -84,12 +84,6 @@ def load(command: Command) -> Callable[[list[str]], int]:
     try:
         module = importlib.import_module(command.module)
     except ModuleNotFoundError as error:
-        if command.module.startswith(error.name or "?"):
-            raise UserError(
-                f"forewarn {' '.join(command.words)}",
-                "not in this copy of forewarn, which holds the in-pod part alone",
-                f"pip install 'forewarn[{command.extra}]' on Python 3.11 or newer",
-            ) from None
         if not command.extra or (error.name or "").partition(".")[0] in ("forewarn", "forewarn_manifests"):
             raise
         raise UserError(

@@ -17,7 +17,15 @@ PACKAGE = "forewarn.inpod"
 SHARED = ("arguments", "cli", "contract", "errors", "session", "wording")
 """The modules of forewarn, beside its in-pod part, that this part uses."""
 
-MAIN = "import sys\n\nfrom forewarn.cli import main\n\nsys.exit(main())\n"
+MAIN = f"""\
+import sys
+
+from forewarn import cli
+
+# The commands of the operator are not in this file, and not offered.
+cli.COMMANDS = tuple(command for command in cli.COMMANDS if command.module.startswith("{PACKAGE}."))
+sys.exit(cli.main())
+"""
 
 EPILOG = f"""\
 In Python:  PYTHONPATH=DIR/{ARCHIVE} python train.py, with "from forewarn.inpod import PodInfo" in it

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WATCH_LOST_SECONDS = RENEW_SECONDS + 90
-WRITES_LOST_SECONDS = 30
+WRITES_LOST_SECONDS = 15
 LAST_WORDS_SECONDS = 1.0
 """What is owed at SIGTERM gets this long; a standby waits for the Lease meanwhile."""
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RENEW_SECONDS = 30
+RENEW_SECONDS = 20
 """The API server ends a watch after this time and kopf takes it up where it stopped: proof that the stream lives."""
-SILENT_SECONDS = 45
+SILENT_SECONDS = 30
 """A watch without a byte for this time is cut."""
 DEAD_SECONDS = 180
 """A stream that was not even attempted for this time is dead, and with it the mirror."""
