@@ -8,7 +8,7 @@ export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache
 
 KIND := PYTHONPATH=operator:. $(PYTHON) -m tests.kind
 
-.PHONY: help setup unit soak lint docs format locks tools tools-path cluster deploy cluster-down integration e2e clean distclean torch-env inpod
+.PHONY: help setup unit soak lint docs format locks tools tools-path cluster deploy cluster-down integration e2e test bench clean distclean torch-env inpod
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -64,7 +64,15 @@ inpod: torch-env ## the in-pod tests with real torch, numpy, Lightning, transfor
 	@PYTHONPATH=operator $(TORCH)/bin/python -m pytest tests/integration/inpod --confcutdir=tests/integration/inpod -q -m torch -n 2
 
 e2e: setup ## the tests on the cluster
-	@$(KIND) image && $(BIN)/pytest tests/e2e -q
+	@$(KIND) image
+	@$(BIN)/pytest tests/e2e -q -n 4 -m 'not soak and not disruptive'
+	@$(BIN)/pytest tests/e2e -q -m 'disruptive and not soak'
+
+test: setup ## everything: lint, unit, integration, end to end; all set-up included
+	@PYTHONPATH=operator:. $(BIN)/python -m tests.stages
+
+bench: setup tools ## every measurement in one table (AREA=admission: only those)
+	@PYTHONPATH=operator:. $(BIN)/python -m tests.bench $(AREA)
 
 lint: setup ## ruff, mypy --strict, import layers, shellcheck, generated docs
 	@tools/lint
