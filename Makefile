@@ -65,7 +65,7 @@ inpod: torch-env ## the in-pod tests with real torch, numpy, Lightning, transfor
 
 e2e: setup ## the tests on the cluster
 	@$(KIND) image
-	@$(BIN)/pytest tests/e2e -q -n 4 -m 'not soak and not disruptive'
+	@$(BIN)/pytest tests/e2e -q -n 4 --dist=loadfile -m 'not soak and not disruptive'
 	@$(BIN)/pytest tests/e2e -q -m 'disruptive and not soak'
 
 test: setup ## everything: lint, unit, integration, end to end; all set-up included

@@ -154,7 +154,7 @@ STAGES = {
     "unit": pytest_stage("unit", "tests/unit", "-n", "2"),
     "integration": pytest_stage("integration", "tests/integration", "-n", "2"),
     "cluster": Stage("cluster", [PYTHON, "-m", "tests.kind", "image"], tells=True),
-    "e2e": pytest_stage("e2e", "tests/e2e", "-m", "not soak and not disruptive", "-n", "4"),
+    "e2e": pytest_stage("e2e", "tests/e2e", "-m", "not soak and not disruptive", "-n", "4", "--dist=loadfile"),
     "disruptive": pytest_stage("disruptive", "tests/e2e", "-m", "disruptive and not soak"),
 }
 
