@@ -7,15 +7,18 @@ source "${FOREWARN_SH:-$HOME/forewarn.sh}"
 
 results=${1:-results}
 mkdir -p "$results"
-# bash runs the trap when the unit at work has ended, so that SIGTERM, too, stops between two units.
+# bash runs the trap once the command at work has ended. A unit in parentheses is one command, so SIGTERM, too, stops
+# between two units.
 trap 'echo "stopped by SIGTERM; run again to go on" >&2; exit 75' TERM
 
 for ((unit = 1; unit <= ${UNITS:-20}; unit++)); do
   if [[ -e $results/$unit ]]; then continue; fi
   stop_between_units "unit $unit"
   echo "unit $unit"
-  sleep "${UNIT_SECONDS:-1}" # the work
-  echo "result of unit $unit" >"$results/.$unit"
-  mv "$results/.$unit" "$results/$unit"
+  (
+    sleep "${UNIT_SECONDS:-1}" # the work
+    echo "result of unit $unit" >"$results/.$unit"
+    mv "$results/.$unit" "$results/$unit"
+  )
 done
 echo "all units are done"
