@@ -8,7 +8,7 @@ export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache
 
 KIND := PYTHONPATH=operator:. $(PYTHON) -m tests.kind
 
-.PHONY: help setup unit soak lint docs format locks tools tools-path cluster deploy cluster-down integration e2e test bench clean distclean torch-env inpod
+.PHONY: help setup unit soak lint docs format locks tools tools-path cluster deploy cluster-down integration e2e test demo bench clean distclean torch-env inpod
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -70,6 +70,9 @@ e2e: setup ## the tests on the cluster
 
 test: setup ## everything: lint, unit, integration, end to end; all set-up included
 	@PYTHONPATH=operator:. $(BIN)/python -m tests.stages
+
+demo: deploy ## the main job, played and told: warned, withdrawn, warned again, stale, preempted
+	@tools/demo
 
 bench: setup tools ## every measurement in one table (AREA=admission: only those)
 	@PYTHONPATH=operator:. $(BIN)/python -m tests.bench $(AREA)

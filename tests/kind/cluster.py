@@ -149,6 +149,8 @@ def _create(steps: Steps, kind: str, image: str) -> Cluster:
             ],
             timeout=600,
         )
+    # A daemon that starts again would start the node too, half alive and for nobody; whoever wants it makes it anew.
+    docker.run("update", "--restart=no", *_containers(CLUSTER_NAME))
     if not alive(KUBECONFIG):
         raise UserError(f"cluster {CLUSTER_NAME}", "was made but its node is not ready", f"see {steps.log}")
     return Cluster(kind, str(KUBECONFIG), image)

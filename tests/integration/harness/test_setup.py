@@ -1,0 +1,185 @@
+"""The set-up says what is missing, builds what is not whole, waits for another checkout, and survives being killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from forewarn.errors import UserError
+from tests.kind import cluster, docker, go, node_image, places, progress, versions
+from tests.support.apiserver import ApiServer
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILT = places.bin_directory()
+"""Where the real programs are; the tests set FOREWARN_CACHE to folders of their own."""
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FOREWARN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> progress.Steps:
+    return progress.Steps(tmp_path / "log")
+
+
+def fake_go(directory: Path, version: str = "go1.24.1", build: str = 'touch "$out" && chmod +x "$out"') -> Path:
+    """Make a ``go`` that knows just what the set-up asks of it, and compiles nothing."""
+    directory.mkdir(exist_ok=True)
+    program = directory / "go"
+    program.write_text(
+        f"""#!/bin/bash
+case "$1" in
+  env) echo {version} ;;
+  mod) echo '{{"GoMod": "/dev/null"}}' ;;
+  build)
+    while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
+    {build} ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    return directory
+
+
+def command(*arguments: str, cache: Path, path: str) -> list[str]:
+    return ["env", f"FOREWARN_CACHE={cache}", f"PATH={path}", f"PYTHONPATH={ROOT}/operator:{ROOT}", *arguments]
+
+
+def run(word: str, *, cache: Path, path: str) -> subprocess.CompletedProcess[str]:
+    argv = command(sys.executable, "-m", "tests.kind", word, cache=cache, path=path)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_without_go_one_line_says_so_and_nothing_is_made(cache: Path) -> None:
+    ran = run("tools", cache=cache, path="/usr/bin:/bin")
+    assert ran.returncode == 2
+    assert ran.stderr == "error: go: this program is missing; Go 1.24 or newer is needed on the PATH\n"
+    assert not (cache / "bin").exists()
+
+
+def test_a_go_that_is_too_old_is_named(cache: Path, tmp_path: Path) -> None:
+    ran = run("tools", cache=cache, path=f"{fake_go(tmp_path / 'go', 'go1.22.3')}:/usr/bin:/bin")
+    assert (ran.returncode, ran.stderr) == (2, "error: go: this is go1.22.3; Go 1.24 or newer is needed on the PATH\n")
+
+
+def test_a_compiler_that_fails_is_shown_with_its_words(cache: Path, tmp_path: Path) -> None:
+    broken = fake_go(tmp_path / "go", build='echo "no space left on device" >&2; exit 1')
+    ran = run("tools", cache=cache, path=f"{broken}:/usr/bin:/bin")
+    assert ran.returncode == 2
+    assert "no space left on device" in ran.stderr
+    assert "[1/5] compiling etcd" in ran.stdout
+
+
+def test_a_program_without_its_stamp_or_of_another_version_is_built_again(
+    cache: Path, steps: progress.Steps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{fake_go(tmp_path / 'go')}:{os.environ['PATH']}")
+    programs = [program for program in versions.TOOLS if program.name in ("etcd", "kind", "helm")]
+    go.build(steps, programs, node_image.ALL)
+    assert go.missing(programs) == []
+    (cache / "bin/.stamps/etcd").unlink()
+    (cache / "bin/.stamps/kind").write_text("sigs.k8s.io/kind v0.1.0")
+    (cache / "bin/helm").unlink()
+    assert go.missing(programs) == programs
+
+
+def test_a_build_that_was_killed_is_done_again_and_leaves_nothing(cache: Path, tmp_path: Path) -> None:
+    slow = fake_go(tmp_path / "slow", build='echo half > "$out"; echo started > "$FOREWARN_CACHE/started"; sleep 60')
+    argv = command(sys.executable, "-m", "tests.kind", "tools", cache=cache, path=f"{slow}:/usr/bin:/bin")
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True) as building:
+        deadline = time.monotonic() + 20
+        while not (cache / "started").exists():
+            assert time.monotonic() < deadline, "the build does not start"
+            time.sleep(0.02)
+        os.killpg(building.pid, signal.SIGKILL)
+    assert (cache / "bin/.new-etcd").exists()
+    ran = run("tools", cache=cache, path=f"{fake_go(tmp_path / 'go')}:/usr/bin:/bin")
+    assert ran.returncode == 0, ran.stderr
+    assert {path.name for path in (cache / "bin").iterdir()} == {".stamps", *(tool.name for tool in versions.TOOLS)}
+    again = run("tools", cache=cache, path="/usr/bin:/bin")
+    assert (again.returncode, again.stdout) == (0, f"tools: ready in {cache}/bin\n")
+
+
+def test_two_checkouts_that_build_at_once_take_turns(cache: Path, tmp_path: Path) -> None:
+    # One compiles at a time, so the second finds the first's products and compiles none.
+    counting = fake_go(
+        tmp_path / "go", build='echo "$out" >> "$FOREWARN_CACHE/built"; sleep 0.2; touch "$out" && chmod +x "$out"'
+    )
+    argv = command(sys.executable, "-m", "tests.kind", "tools", cache=cache, path=f"{counting}:/usr/bin:/bin")
+    runs = [subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [run.communicate(timeout=60)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0]
+    assert len((cache / "built").read_text().splitlines()) == len(versions.TOOLS)
+    assert sum("is at it; waiting" in output for output in outputs) == 1
+
+
+def test_the_lock_of_a_process_that_was_killed_is_free(cache: Path) -> None:
+    code = "from tests.kind.places import locked\nwith locked('x', 'x'):\n print('held', flush=True)\n input()"
+    argv = command(sys.executable, "-c", code, cache=cache, path=os.environ["PATH"])
+    with subprocess.Popen(argv, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+    with places.locked("x", "x"):
+        pass
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(cache: Path, steps: progress.Steps, with_tools: None) -> None:
+    with pytest.raises(UserError, match="FOREWARN_KUBECONFIG: /nowhere does not exist"):
+        cluster.up(steps, {"FOREWARN_KUBECONFIG": "/nowhere"})
+
+
+def test_a_cluster_that_does_not_answer_is_named(steps: progress.Steps, with_tools: None, tmp_path: Path) -> None:
+    # A port that is reserved and never listens.
+    server = ApiServer(tmp_path / "server", [])
+    kubeconfig = server.kubeconfig
+    with pytest.raises(UserError, match=r"kubectl get: .*refused"):
+        cluster.up(steps, {"FOREWARN_KUBECONFIG": str(kubeconfig)})
+
+
+def test_the_named_cluster_comes_first_and_keeps_the_image_it_was_given(
+    api_server: ApiServer, cache: Path, steps: progress.Steps, with_tools: None, state: Path
+) -> None:
+    environ = {"FOREWARN_KUBECONFIG": str(api_server.kubeconfig), "FOREWARN_IMAGE": "registry.example/forewarn:1"}
+    found = cluster.load_image(steps, cluster.up(steps, environ))
+    assert (found.kind, found.image) == ("foreign", "registry.example/forewarn:1")
+    assert cluster.load() == found
+
+
+def test_a_cluster_file_that_cannot_be_read_is_no_cluster(state: Path) -> None:
+    state.write_text('{"kind": "offline"')
+    assert cluster.load() is None
+    state.write_text('{"what": 1}')
+    assert cluster.load() is None
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cluster, "STATE", tmp_path / "cluster.json")
+    return tmp_path / "cluster.json"
+
+
+@pytest.fixture
+def with_tools(cache: Path) -> None:
+    """Give the empty cache the real programs."""
+    shutil.copytree(BUILT / ".stamps", cache / "bin/.stamps")
+    for tool in cluster.TOOLS_FOR_KIND:
+        (cache / "bin" / tool.name).symlink_to(BUILT / tool.name)
+
+
+def test_a_process_id_that_was_given_to_another_program_is_no_daemon_of_ours(cache: Path) -> None:
+    cache.mkdir()
+    (cache / "dockerd.pid").write_text(str(os.getpid()))
+    assert docker.own_daemon() == 0
+    (cache / "dockerd.pid").write_text("not a number")
+    assert docker.own_daemon() == 0
