@@ -8,11 +8,13 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forewarn.admission import certificates, keeper
+from forewarn.admission.inject import InjectSettings
 from tests.integration.admission.conftest import REGISTRATIONS, Installation, Replica
 from tests.integration.admission.pods import BARE, create, podinfo_mounts
 from tests.support.apiserver import ApiServer
@@ -187,3 +189,23 @@ def test_the_documented_rights_are_enough(installation: Installation, api_server
     replica = installation.ready_replica(kubeconfig=api_server.kubeconfig_of_account(namespace, account))
     assert "warning" not in replica.process.output()
     replica.process.stop()
+
+
+def test_a_second_call_in_one_admission_adds_nothing_twice(
+    installation: Installation, api_server: ApiServer, session_namespace: str, tmp_path: Path
+) -> None:
+    """A second webhook that changes the pod after ours makes the API server ask ours again."""
+    whole_map = Installation(api_server, tmp_path / "second", InjectSettings(whole_map=True))
+    replicas = [installation.ready_replica(), whole_map.ready_replica()]
+    try:
+        before = [each.calls() for each in replicas]
+        pod = create(api_server, session_namespace, BARE)
+        (volume,) = [v for v in pod["spec"]["volumes"] if v["name"] == "podinfo"]
+        assert len(volume["downwardAPI"]["items"]) == 7
+        assert podinfo_mounts(pod) == [True]
+        assert len([m for m in pod["spec"]["containers"][0]["volumeMounts"] if m["name"] == "podinfo"]) == 1
+        assert sum(each.calls() for each in replicas) - sum(before) >= 3
+    finally:
+        whole_map.remove()
+        for each in replicas:
+            each.process.stop()

@@ -51,7 +51,7 @@ def test_what_is_no_session_is_no_reason_to_fail(name: str, capsys: pytest.Captu
 
 
 def test_what_inject_made_sees_warnings_unless_it_said_why_not() -> None:
-    for seed in range(500):
+    for seed in range(300):
         pod = generated.pod(seed)
         decision = decide(pod, SETTINGS)
         verdict = audit.judge(corpus.apply(pod, decision.patch), SETTINGS)
@@ -60,7 +60,7 @@ def test_what_inject_made_sees_warnings_unless_it_said_why_not() -> None:
 
 
 def test_rubbish_is_judged_without_an_exception() -> None:
-    for seed in range(500):
+    for seed in range(300):
         audit.judge(generated.broken(seed), SETTINGS)
         audit.sees_podinfo(generated.broken(seed))
 

@@ -15,7 +15,7 @@ from forewarn.admission.pod import pointer
 from tests.unit.admission import corpus, generated
 
 SETTINGS = InjectSettings()
-SEEDS = range(1000)
+SEEDS = range(400)
 
 
 @pytest.mark.parametrize("name", corpus.names())
