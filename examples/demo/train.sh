@@ -10,7 +10,7 @@ set -euo pipefail
 source <(forewarn shell)
 
 UNITS=500 UNIT_SECONDS=5 SAVE_EVERY=5
-saved=$HOME/next-unit
+saved=$HOME/forewarn-demo-next-unit
 if [[ ${1-} == --fresh ]]; then rm -f "$saved"; fi
 
 stopping=
@@ -22,7 +22,8 @@ trap on_term TERM
 
 save() {
   # Written aside, then renamed: a kill in between leaves the old checkpoint whole.
-  echo "$1" >"$saved.new" && mv "$saved.new" "$saved"
+  echo "$1" >"$saved.new"
+  mv "$saved.new" "$saved"
   echo "saved: next is unit $1"
 }
 
@@ -46,8 +47,12 @@ while ((unit <= UNITS)); do
     save "$unit"
     echo "stopped between two units; run again to go on from unit $unit"
     exit 75
-  elif warned; then
-    echo "warned: the stop may come in $(seconds_left) s (risk $(risk_pct) %)"
+  elif left=$(seconds_left); then
+    if ((left > 0)); then
+      echo "warned: a stop may come in $left s (risk $(risk_pct) %), so every unit is saved"
+    else
+      echo "warned: a stop may come at any time (risk $(risk_pct) %), so every unit is saved"
+    fi
     save "$unit"
   elif ((unit % SAVE_EVERY == 1)); then
     save "$unit"

@@ -43,6 +43,9 @@ FAILURES: tuple[type[Exception], ...] = (
 AnyEvent: Any = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
 """An Event as a mapping: lightkube's own class refuses those of older components, whose ``eventTime`` is null."""
 
+_NO_TLS_FAULT = (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLZeroReturnError, ssl.SSLEOFError)
+"""What ssl raises on the way where the connection, not TLS, is the matter."""
+
 _ANOTHER = f"name another cluster with {FLAG} or {VARIABLE}"
 _PATHS = {
     "cluster": ("certificate-authority",),
@@ -158,7 +161,7 @@ def _transport(error: Exception, server: str) -> tuple[str, str]:
             f"the certificate of {server} is not signed by the kubeconfig's certificate-authority",
             f"check that the kubeconfig belongs to this cluster, or {_ANOTHER}",
         )
-    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+    if any(isinstance(cause, ssl.SSLError) and not isinstance(cause, _NO_TLS_FAULT) for cause in causes):
         return f"no TLS connection to {server}: {text}", "is its address an https one of an API server?"
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes) or "connection attempts failed" in text:
         return f"{server} refuses the connection", f"start the cluster, or {_ANOTHER}"

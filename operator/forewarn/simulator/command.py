@@ -72,7 +72,10 @@ def main(argv: list[str]) -> int:
     if arguments.kubeconfig:
         environ[kube.VARIABLE] = str(Path(arguments.kubeconfig).expanduser().absolute())
     with report.Screen(sys.stdout, sys.stderr, keys) as screen:
-        played = asyncio.run(_play(read, config, arguments, environ, screen))
+        try:
+            played = asyncio.run(_play(read, config, arguments, environ, screen))
+        except asyncio.CancelledError:
+            return 128 + signal.SIGTERM
         if arguments.json:
             print(report.as_json(played, keys))
         else:
@@ -115,7 +118,12 @@ async def _play(
             tell=(lambda _played, _happening: None) if arguments.json else screen.tell,
             environ=environ,
         )
-        return await runner.play()
+        try:
+            return await runner.play()
+        except BaseException:
+            for what in runner.played.left:
+                print(f"left behind: {what}", file=sys.stderr)
+            raise
 
 
 def render(flags: list[str]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forewarn.simulator.controller import Progress
     from forewarn.simulator.runner import Played
 
-WIDTH = 116
+WIDTH = 124
 """Columns of the table where no terminal says how many there are."""
 
 LAST_WORDS = 3

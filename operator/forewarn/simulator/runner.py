@@ -24,7 +24,7 @@ from forewarn.errors import UserError
 from forewarn.simulator import controller, model, seen
 from forewarn.simulator.collect import collect
 from forewarn.simulator.watch import Watch
-from forewarn.simulator.world import Did, Happening, World
+from forewarn.simulator.world import Blind, Did, Happening, World
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -241,7 +241,9 @@ class Runner:
                 case model.Run(command=command):
                     return await self._run(step, command)
         except ApiError as error:
-            return str(kube.explain(error, f"{step.verb} pod {self._names.get(step.pod, step.pod)}"))
+            failure = str(kube.explain(error, f"{step.verb} pod {self._names.get(step.pod, step.pod)}"))
+            self._happened(Blind(self._now(), step.pod, "FAILED", failure))
+            return failure
         except kube.FAILURES as error:
             raise kube.explain(error, f"{step.verb} pod {self._names.get(step.pod, step.pod)}") from error
         return None

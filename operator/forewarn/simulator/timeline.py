@@ -209,5 +209,5 @@ def told(happening: Happening) -> str:
         case FileRead(container=container, name=name, text=text):
             return f"{container}: {name} is {text!r}" if text else f"{container}: {name} is empty"
         case Blind(what=what, why=why):
-            return f"{what} cannot be seen: {why}"
+            return f"{what}: {why}"
     return ""

@@ -181,7 +181,7 @@ class Logged(Happening):
 
 @dataclass(frozen=True)
 class Blind(Happening):
-    """Something cannot be observed (``what``: the files, a log), and why."""
+    """Something cannot be observed (``what``: the files, a log) or done, and why."""
 
     what: str
     why: str
