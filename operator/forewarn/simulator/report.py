@@ -28,23 +28,28 @@ if TYPE_CHECKING:
 WIDTH = 124
 """Columns of the table where no terminal says how many there are."""
 
+HEAD_LINES, ROW_LINES = 8, 4
+"""Lines on the screen of the table's head and foot, and of a row at most."""
+
 LAST_WORDS = 3
 """Log lines shown of a pod that ended, and of each pod where a scenario failed (more of them there)."""
 
 
-def table(played: Played, keys: Keys) -> Table:
-    """Return the timeline as a table."""
+def table(played: Played, keys: Keys, most: int | None = None) -> Table:
+    """Return the timeline as a table, or only its last rows, ``most`` of them."""
     several = len(played.scenario.pods) > 1
-    result = Table(title=None, expand=False, pad_edge=False, show_lines=True)
+    caption = "+: how long after what the controller did"
+    result = Table(expand=False, pad_edge=False, show_lines=True, caption=caption, caption_justify="left")
     result.add_column("UTC", no_wrap=True)
     if several:
         result.add_column("pod", no_wrap=True)
     result.add_column("what the controller did", min_width=28)
-    result.add_column("files\nshow it", min_width=7)
+    result.add_column("pod can\nread it", min_width=7)
     result.add_column("Event on the pod", min_width=24)
     result.add_column("SIGTERM", min_width=7)
     result.add_column("exit code", min_width=9)
-    for row in timeline.rows(played.scenario, played.world.history, keys):
+    rows = timeline.rows(played.scenario, played.world.history, keys)
+    for row in rows if most is None else rows[-most:]:
         cells: list[str | Text] = [f"{row.at:%H:%M:%S}"]
         if several:
             cells.append(row.pod)
@@ -181,7 +186,10 @@ class Screen:
                 self._live.start()
             if happening is None or time.monotonic() - self._drawn > 0.1:
                 self._drawn = time.monotonic()
-                self._live.update(Group(table(played, self.keys), Text(_doing(played), style="dim")), refresh=True)
+                # What does not fit on the screen would be cut off below, where the news is.
+                most = max((self._console.height - HEAD_LINES) // ROW_LINES, 1)
+                shown = Group(table(played, self.keys, most), Text(_doing(played), style="dim"))
+                self._live.update(shown, refresh=True)
             return
         if happening is not None and not isinstance(happening, Logged) and (line := self._line(played, happening)):
             print(line, file=self._err, flush=True)

@@ -22,6 +22,9 @@ SECOND = timedelta(seconds=1)
 READER_SECONDS = 60
 """How long one reader lives. Closing an exec's stream does not end its process, so it must end by itself."""
 
+SWAPPED = b"."
+"""The reader's line behind the files of one swap."""
+
 READER = f"""
 seen=-; left={READER_SECONDS * 5}
 while [ $left -gt 0 ]; do
@@ -42,7 +45,7 @@ done
 def read_line(line: bytes, at: datetime, pod: str, container: str) -> FileRead | None:
     """Return what a line of the reader says; ``None`` for the dot and for what is none of its lines."""
     name, _, encoded = line.partition(b" ")
-    if name == b"." or not name:
+    if name == SWAPPED or not name:
         return None
     try:
         text = base64.b64decode(encoded, validate=True).decode("utf-8", "replace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from lightkube.resources.core_v1 import Pod
 from forewarn import contract, kube
 from forewarn.errors import UserError
 from forewarn.simulator import seen
-from forewarn.simulator.world import Blind, Ended, Happening, Placed, Runs, Vanished
+from forewarn.simulator.world import Blind, Ended, FileRead, Happening, Placed, Runs, Vanished
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -205,7 +206,8 @@ class Watch:
     async def _files(self, pod: str, container: str) -> None:
         command = ["sh", "-c", seen.READER, "sh", contract.MOUNT_PATH]
         while (pod, container) not in self._ended and pod not in self._gone:
-            sink = _Lines(lambda line: self._line(line, pod, container))
+            swap: list[FileRead] = []
+            sink = _Lines(functools.partial(self._line, pod=pod, container=container, swap=swap))
             why = ""
             try:
                 answer = await self._client.exec(
@@ -227,9 +229,14 @@ class Watch:
                 if (pod, container) not in self._ended and pod not in self._gone:
                     self._tell(Blind(self._clock(), pod, f"files of {container}", why))
 
-    def _line(self, line: bytes, pod: str, container: str) -> None:
+    def _line(self, line: bytes, pod: str, container: str, swap: list[FileRead]) -> None:
+        """Take a line of a reader; all files of one swap are told at once, as the kubelet shows them."""
         if found := seen.read_line(line, self._clock(), pod, container):
-            self._tell(found)
+            swap.append(found)
+        elif line == seen.SWAPPED:
+            for file in swap:
+                self._tell(file)
+            swap.clear()
 
 
 class _Lines:
