@@ -14,6 +14,7 @@ GENERATORS = {
     "settings": "forewarn.settings:markdown",
     "mirror-events": "forewarn.mirror.catalogue:markdown",
     "mirror-metrics": "forewarn.mirror.metrics:markdown",
+    "simulate-verbs": "forewarn.simulator.verbs:markdown",
 }
 """Name of a part → ``module:function`` that returns its Markdown."""
 
