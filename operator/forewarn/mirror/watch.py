@@ -7,6 +7,7 @@ again. Nothing but ``on.event`` is used of it, so that nothing is ever written o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -99,6 +100,8 @@ class Watch:
         self._config, self._scope, self._clock, self._listener, self._read = config, scope, clock, listener, read
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
+        self._kopf_loop: asyncio.AbstractEventLoop | None = None
+        self._ends: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
         now = time.monotonic()
         streams = (*scope.streams, NAMESPACES_PATH) if scope.everywhere else scope.streams
@@ -112,6 +115,10 @@ class Watch:
     def stop(self) -> None:
         """Ask the thread to end; it is a daemon, so nobody needs to wait."""
         self._stopping.set()
+        if self._kopf_loop is not None and self._ends is not None:
+            # Between two runs the loop is closed, and there is nothing to stop.
+            with contextlib.suppress(RuntimeError):
+                self._kopf_loop.call_soon_threadsafe(self._ends.set)
 
     @property
     def alive(self) -> bool:
@@ -140,13 +147,16 @@ class Watch:
             self._stopping.wait(AGAIN_SECONDS)
 
     async def _watch(self) -> None:
+        # kopf waits for a threading.Event in a thread that would then outlive its own failure.
+        self._ends = asyncio.Event()
+        self._kopf_loop = asyncio.get_running_loop()
         await kopf.operator(
             registry=self._registry(),
             settings=self._settings(),
             clusterwide=self._scope.everywhere,
             namespaces=self._scope.namespaces,
             standalone=True,
-            stop_flag=self._stopping,
+            stop_flag=self._ends,
         )
 
     def _settings(self) -> kopf.OperatorSettings:

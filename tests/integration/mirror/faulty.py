@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import ssl
 import threading
@@ -24,7 +23,7 @@ Rule = Callable[[web.Request], "web.Response | None"]
 class Faults:
     """A plain-HTTP proxy in a thread; its faults are switched while it runs.
 
-    ``cut`` closes every open watch; ``stall`` holds back what watches send; ``refuse`` is a function that answers in the
+    ``cut`` closes every open watch, ``stall`` lets them say nothing more; ``refuse`` is a function that answers in the
     API server's place; ``ahead`` moves the Date of every answer.
     """
 
@@ -34,8 +33,7 @@ class Faults:
         self.refuse: Rule | None = None
         self.ahead = timedelta()
         self.requests = 0
-        self._stalled = False
-        self._watches: set[web.StreamResponse] = set()
+        self._watches: dict[web.StreamResponse, asyncio.Event] = {}
         self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -74,7 +72,6 @@ class Faults:
         self.kubeconfig.write_text(yaml.safe_dump(admin))
 
     async def _close(self) -> None:
-        self._stalled = False
         await self._runner.cleanup()
         await self._session.close()
 
@@ -84,23 +81,25 @@ class Faults:
             return answer
         headers = {key: value for key, value in request.headers.items() if key.lower() in ("accept", "content-type")}
         url = self._server.url + request.raw_path
-        async with self._session.request(request.method, url, data=await request.read(), headers=headers) as answer:
+        async with self._session.request(
+            request.method, url, data=await request.read() or None, headers=headers
+        ) as answer:
             passed = web.StreamResponse(status=answer.status)
             for key in ("Content-Type", "Retry-After"):
                 if key in answer.headers:
                     passed.headers[key] = answer.headers[key]
             passed.headers["Date"] = format_datetime(datetime.now(UTC) + self.ahead, usegmt=True)
             await passed.prepare(request)
-            watch = request.query.get("watch") == "true"
-            if watch:
-                self._watches.add(passed)
+            flows = asyncio.Event()
+            flows.set()
+            if request.query.get("watch") == "true":
+                self._watches[passed] = flows
             try:
                 async for chunk in answer.content.iter_any():
-                    while watch and self._stalled:
-                        await asyncio.sleep(0.05)
+                    await flows.wait()
                     await passed.write(chunk)
             finally:
-                self._watches.discard(passed)
+                self._watches.pop(passed, None)
             return passed
 
     def cut(self) -> None:
@@ -113,12 +112,11 @@ class Faults:
 
         self._loop.call_soon_threadsafe(close)
 
-    @contextlib.contextmanager
-    def stalled(self) -> object:  # type: ignore[misc]
-        """Hold back what the watches send, without closing them, in the block."""
-        self._stalled = True
-        yield
-        self._stalled = False
+    def stall(self) -> int:
+        """Let every open watch say nothing more, without closing it; return how many there are."""
+        for flows in list(self._watches.values()):
+            self._loop.call_soon_threadsafe(flows.clear)
+        return len(self._watches)
 
 
 def status(code: int, reason: str, message: str = "", retry_after: int | None = None) -> web.Response:
