@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 from forewarn import contract
 from forewarn.contract import Keys
 from forewarn.errors import UserError
-from forewarn.simulator import model, scenario, verbs
+from forewarn.mirror.catalogue import Reason
+from forewarn.simulator import command, model, scenario, verbs
 from forewarn.simulator.scenario import Surroundings
 
-BAD = sorted((Path(__file__).parents[2] / "cases/simulator/bad").glob("*.yaml"))
+ROOT = Path(__file__).parents[3]
+BAD = sorted((ROOT / "tests/cases/simulator/bad").glob("*.yaml"))
 REASONS = ("TerminationWarning", "TerminationWarningWithdrawn")
 POD = "pods:\n  train: {manifest: {apiVersion: v1, kind: Pod, spec: {containers: [{name: main, image: i}]}}}\n"
 
@@ -152,6 +155,24 @@ def test_a_wrong_launch_flag_names_the_line(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match=r"s\.yaml:2: render: -m: 64 is too much; allowed: at most 32"):
         read(tmp_path, "pods:\n  a: {render: [-m, 64]}\nsteps: [withdraw: ]\n", render=render)
+
+
+SHIPPED = [*(ROOT / "tests/e2e/scenarios").glob("*.yaml"), ROOT / "examples/demo/scenario.yaml"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_scenario_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOREWARN_PROFILES", str(ROOT / "examples/demo/profiles"))
+    reasons = tuple(reason.name for reason in Reason)
+    found = scenario.read(path, Surroundings(image="forewarn:dev", render=command.render, reasons=reasons))
+    assert found.about
+
+
+def test_the_example_of_the_docs_reads(tmp_path: Path) -> None:
+    text = (ROOT / "docs/simulate.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    reasons = tuple(reason.name for reason in Reason)
+    assert read(tmp_path, example, render=command.render, reasons=reasons).about == "a warning comes and goes"
 
 
 NOW = datetime(2026, 11, 29, 19, 30, 0, 700_000, tzinfo=UTC)
