@@ -212,6 +212,7 @@ def down(steps: Steps) -> None:
         steps.say("cluster: no Docker daemon runs, so no cluster does")
         return
     if _containers(CLUSTER_NAME):
+        steps.plan(1)
         with steps.step(f"removing cluster {CLUSTER_NAME}"):
             _delete(CLUSTER_NAME)
     else:
@@ -234,6 +235,11 @@ def distclean(steps: Steps) -> None:
     clean(steps)
     if docker.own_daemon():
         raise UserError(str(cache()), "the Docker daemon on it still runs", "remove the other clusters first")
+    # A daemon that was killed leaves its data mounted on itself.
+    mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for point in sorted((point for point in mounted if Path(point).is_relative_to(cache())), reverse=True):
+        subprocess.run(["umount", point], check=False)
     # Go's module cache is Go's own and stays.
-    subprocess.run(["rm", "-rf", "--one-file-system", cache()], check=True)
+    if subprocess.run(["rm", "-rf", "--one-file-system", cache()], check=False).returncode:
+        raise UserError(str(cache()), "cannot be removed as a whole", "is something mounted or running in it?")
     steps.say(f"removed {cache()}")
