@@ -86,6 +86,12 @@ class Cluster:
         ]
         return sorted(ours, key=lambda event: str(event.get("eventTime") or ""))
 
+    def fake_gpus(self, count: int) -> None:
+        """Have every node offer this many GPUs (of which there are none)."""
+        patch = json.dumps({"status": {"capacity": {contract.GPU_RESOURCE: str(count)}}})
+        for node in self.kubectl("get", "nodes", "--output=name").split():
+            self.kubectl("patch", node, "--subresource=status", "--type=merge", f"--patch={patch}")
+
     @contextlib.contextmanager
     def namespace(self, labels: Mapping[str, str] | None = None, prefix: str = "e2e") -> Iterator[str]:
         """Make a namespace and take it away afterwards; what is left in it gets no grace."""
