@@ -44,6 +44,10 @@ def read(path: Path, surroundings: Surroundings | None = None) -> model.Scenario
     return _Reader(Document(path), surroundings or Surroundings()).scenario()
 
 
+def _mappings(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
 class _Reader:
     def __init__(self, document: Document, surroundings: Surroundings) -> None:
         self.document, self.around = document, surroundings
@@ -119,7 +123,10 @@ class _Reader:
         """Return a launch flag as it stands, or, for ``file: NAME``, the text of a file beside the scenario."""
         if isinstance(node, yaml.ScalarNode):
             return self.document.text(node, "a launch flag")
-        name = self.document.text(self.document.fields(node, "a launch flag", ["file"])["file"][1], "file")
+        given = self.document.fields(node, "a launch flag", ["file"])
+        if not given:
+            self.document.fail(node, "an empty launch flag", "allowed: text, or file: NAME")
+        name = self.document.text(given["file"][1], "file")
         try:
             return (self.document.path.parent / name).read_text()
         except (OSError, UnicodeError) as error:
@@ -136,15 +143,16 @@ class _Reader:
         if not isinstance(manifest.setdefault("metadata", {}), dict):
             raise UserError(where, "metadata must be a mapping", "allowed: name, labels, annotations")
         spec = manifest.get("spec")
-        containers = spec.get("containers") if isinstance(spec, dict) else None
-        if not isinstance(containers, list) or not all(isinstance(container, dict) for container in containers):
+        if not isinstance(spec, dict) or not _mappings(spec.get("containers")):
             raise UserError(where, "the pod has no containers", "allowed: spec.containers, a list of mappings")
+        if spec.get("initContainers") is not None and not _mappings(spec["initContainers"]):
+            raise UserError(where, "initContainers cannot be read", "allowed: a list of mappings")
         if not manifest["metadata"].keys() & {"name", "generateName"}:
             manifest["metadata"]["name"] = name
         return manifest
 
     def _completed(self, node: yaml.Node, manifest: dict[str, Any]) -> dict[str, Any]:
-        for container in (*manifest["spec"].get("initContainers", ()), *manifest["spec"]["containers"]):
+        for container in (*(manifest["spec"].get("initContainers") or ()), *manifest["spec"]["containers"]):
             if container.get("image"):
                 continue
             if self.around.image is None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from forewarn import contract
 from forewarn.contract import Keys
@@ -15,6 +20,9 @@ from forewarn.errors import UserError
 from forewarn.mirror.catalogue import Reason
 from forewarn.simulator import command, model, scenario, verbs
 from forewarn.simulator.scenario import Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[3]
 BAD = sorted((ROOT / "tests/cases/simulator/bad").glob("*.yaml"))
@@ -192,3 +200,98 @@ def test_the_message_names_the_same_instant_as_the_key() -> None:
     assert message
     assert written
     assert f"{written.astimezone():%H:%M:%S}" in message
+
+
+GOOD = """\
+name: fuzz
+pods:
+  a: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {initContainers: [{name: i, image: i}],
+      containers: [{name: main, image: i, args: [x]}]}}}
+  b: {existing: y}
+  c: {render: [-m, 4, --, x]}
+steps:
+  - {pod: a, warn: {at: now+15m, risk: 0.33}}
+  - {pod: a, at: 5s, expect-event: {reason: TerminationWarning, count: 1, for: 2s}}
+  - {pod: b, annotate: {x.org/y: start+1m, guaranteed-until: }}
+  - {pod: b, remove: [guaranteed-until]}
+  - {run: [a, b]}
+  - {pod: c, create: 5s}
+  - {pod: c, preempt: }
+cleanup:
+  - {pod: a, withdraw: }
+"""
+VALUES = [
+    None,
+    [],
+    {},
+    5,
+    0.5,
+    "x",
+    True,
+    [None],
+    [[]],
+    {"a": None},
+    {"a": {}},
+    "now+1m",
+    "",
+    -1,
+    {1: 2},
+    [{"name": 5}],
+]
+TOKENS = ["null", "[]", "{}", "'x'", "-", ":", "\n", "&a ", "*a", "!!binary x", "!!set {}", "\t", "é", "\0"]
+Path_ = tuple[Any, ...]
+
+
+def places(value: Any, path: Path_ = ()) -> Iterator[Path_]:
+    if path:
+        yield path
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in inside:
+        yield from places(item, (*path, key))
+
+
+PLACES = list(places(yaml.safe_load(GOOD)))
+
+
+def check_text(path: Path, text: str) -> None:
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    rendered = {"metadata": {"name": "r"}, "spec": {"containers": [{"name": "m", "image": "i"}]}}
+    line = str(path)
+    try:
+        scenario.read(path, Surroundings(render=lambda flags: rendered))
+    except UserError as error:
+        line = str(error)
+    assert "\n" not in line
+    assert str(path.parent) in line
+
+
+FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@FUZZ
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(GOOD)), st.integers(0, 40), st.sampled_from(TOKENS) | st.text(max_size=5)),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_whatever_is_typed_is_read_or_refused_in_one_line(tmp_path: Path, edits: list[tuple[int, int, str]]) -> None:
+    text = GOOD
+    for start, length, inserted in edits:
+        text = text[:start] + inserted + text[start + length :]
+    check_text(tmp_path / "s.yaml", text)
+
+
+@FUZZ
+@given(st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(VALUES)), min_size=1, max_size=3))
+def test_any_value_anywhere_is_read_or_refused_in_one_line(tmp_path: Path, edits: list[tuple[Path_, Any]]) -> None:
+    content = yaml.safe_load(GOOD)
+    for place, value in edits:
+        inside = content
+        # A place that an earlier edit took away is passed over.
+        with contextlib.suppress(KeyError, IndexError, TypeError):
+            for key in place[:-1]:
+                inside = inside[key]
+            inside[place[-1]] = copy.deepcopy(value)
+    check_text(tmp_path / "s.yaml", yaml.safe_dump(content, sort_keys=False))
