@@ -6,6 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from forewarn.simulator.controller import Progress
     from forewarn.simulator.runner import Played
 
+NO_BREAK = "\u00a0"
+
+WIDE = 104
+"""Columns from which on the table has lines between its cells."""
+
 WIDTH = 124
 """Columns of the table where no terminal says how many there are."""
 
@@ -35,19 +41,25 @@ LAST_WORDS = 3
 """Log lines shown of a pod that ended, and of each pod where a scenario failed (more of them there)."""
 
 
-def table(played: Played, keys: Keys, most: int | None = None) -> Table:
-    """Return the timeline as a table, or only its last rows, ``most`` of them."""
+def table(played: Played, keys: Keys, width: int = WIDTH, most: int | None = None) -> Table:
+    """Return the timeline as a table that fits ``width`` columns, or only its last rows, ``most`` of them."""
     several = len(played.scenario.pods) > 1
-    caption = "+: how long after what the controller did"
-    result = Table(expand=False, pad_edge=False, show_lines=True, caption=caption, caption_justify="left")
+    result = Table(
+        box=box.HEAVY_HEAD if width >= WIDE else None,
+        padding=(0, 1, 0, 0) if width < WIDE else (0, 1),
+        pad_edge=False,
+        show_lines=width >= WIDE,
+        caption="+: how long after what the controller did",
+        caption_justify="left",
+    )
     result.add_column("UTC", no_wrap=True)
     if several:
-        result.add_column("pod", no_wrap=True)
-    result.add_column("what the controller did", min_width=28)
-    result.add_column("pod can\nread it", min_width=7)
-    result.add_column("Event on the pod", min_width=24)
-    result.add_column("SIGTERM", min_width=7)
-    result.add_column("exit code", min_width=9)
+        result.add_column("pod", overflow="fold")
+    result.add_column("what the controller did", overflow="fold")
+    result.add_column("pod can\nread it", no_wrap=True)
+    result.add_column("Event on the pod", overflow="fold")
+    result.add_column("SIGTERM", no_wrap=True)
+    result.add_column("exit code", overflow="fold")
     rows = timeline.rows(played.scenario, played.world.history, keys)
     for row in rows if most is None else rows[-most:]:
         cells: list[str | Text] = [f"{row.at:%H:%M:%S}"]
@@ -69,7 +81,8 @@ def _exit_text(came: timeline.Came) -> Text:
 
 
 def _after(seconds: float) -> str:
-    return f"+{seconds:.1f} s" if seconds < 10 else f"+{wording.span(seconds)}"
+    text = f"+{seconds:.1f} s" if seconds < 10 else f"+{wording.span(seconds)}"
+    return text.replace(" ", NO_BREAK)
 
 
 def summary(played: Played) -> list[str]:
@@ -188,7 +201,7 @@ class Screen:
                 self._drawn = time.monotonic()
                 # What does not fit on the screen would be cut off below, where the news is.
                 most = max((self._console.height - HEAD_LINES) // ROW_LINES, 1)
-                shown = Group(table(played, self.keys, most), Text(_doing(played), style="dim"))
+                shown = Group(table(played, self.keys, self._console.width, most), Text(_doing(played), style="dim"))
                 self._live.update(shown, refresh=True)
             return
         if happening is not None and not isinstance(happening, Logged) and (line := self._line(played, happening)):
@@ -208,7 +221,7 @@ class Screen:
     def end(self, played: Played) -> None:
         """Print the whole timeline, and the outcome in the last lines."""
         self._end()
-        self._console.print(table(played, self.keys))
+        self._console.print(table(played, self.keys, self._console.width))
         for line in summary(played):
             self._console.print(Text(line, style="red" if line.startswith("FAILED") else ""), soft_wrap=True)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lightkube.resources.core_v1 import Pod
+from rich.console import Console
 
 from forewarn.contract import Keys
 from forewarn.simulator import controller, model, report, seen, timeline
@@ -132,7 +133,19 @@ def shown(result: Played) -> str:
     out = io.StringIO()
     with report.Screen(out, io.StringIO(), KEYS) as screen:
         screen.end(result)
-    return out.getvalue()
+    return out.getvalue().replace(report.NO_BREAK, " ")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 124])
+def test_a_narrow_terminal_loses_nothing(width: int) -> None:
+    out = io.StringIO()
+    Console(file=out, width=width).print(report.table(played(True, *HISTORY), KEYS, width))
+    lines = out.getvalue().splitlines()
+    assert max(len(line) for line in lines) <= width
+    text = "".join("".join(lines).split())
+    for expected in ("SIGTERM", "+0.3", "75", "+5.0", "+1.2"):
+        assert expected in text
+    assert "…" not in text
 
 
 def test_the_table_tells_the_story() -> None:
