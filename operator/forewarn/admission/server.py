@@ -94,7 +94,7 @@ async def serve(
         server_header=False,
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=5,
+        timeout_graceful_shutdown=3,
     )
     config.load()
     config.ssl = context

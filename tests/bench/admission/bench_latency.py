@@ -31,8 +31,8 @@ from tests.support.processes import Process
 TITLE = "added latency of a pod's creation (ms), median of five alternating rounds"
 
 HERE = Path(__file__).parent
-ROUNDS = 2
-CREATIONS = {1: 200, 16: 800}
+ROUNDS = 5
+CREATIONS = {1: 600, 16: 2400}
 """Clients → creations of each contender in a round."""
 MOST_P50, MOST_P99, OF_KOPF = 1.2, 1.5, 0.6
 MOST_RESIDENT = 60.0
