@@ -41,19 +41,18 @@ run() {
 # Prints EVENT|PHASE|EXIT-CODE|WHY-PENDING for every change of the pod, and DELETED at its end. Only a watch sees the exit
 # code of a pod that somebody else deletes: its object outlives the container by a moment.
 states() {
-    local found process=''
+    local found fields process=''
+    fields='{.type}|{.object.status.phase}|{.object.status.containerStatuses[0].state.terminated.exitCode}'
+    fields+='|{.object.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}'
     trap 'kill $process 2>/dev/null; exit' TERM
     while :; do
         if found=$("$kubectl" get pod "${plan[name]}" --ignore-not-found -o name 2>/dev/null); then
             [[ -n $found ]] || break
-            "$kubectl" get pod "${plan[name]}" --watch --output-watch-events -o 'jsonpath={.type}|{.object.status.phase}|{
-                }{.object.status.containerStatuses[0].state.terminated.exitCode}|{
-                }{.object.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}' 2>/dev/null &
+            "$kubectl" get pod "${plan[name]}" --watch --output-watch-events -o "jsonpath=$fields" 2>/dev/null &
             process=$!
             wait "$process"
-        else
-            sleep 1 # the API server does not answer: the connection may come back
         fi
+        sleep 1 # a broken connection may come back
     done
     echo 'DELETED|||'
 }
@@ -71,14 +70,18 @@ await() {
     return 1
 }
 
-# Streams the output until the container has ended; after a dropped connection it goes on where it stopped.
+# Streams the output until the container has ended, and once more after that: a connection may have dropped before the
+# last lines. Each call goes on where the one before stopped.
 stream() {
+    local ended=no
     : >"$work/output"
-    until [[ $state =~ \|[0-9]+\| || $state == DELETED* ]]; do
+    while :; do
+        if [[ $state =~ \|[0-9]+\| || $state == DELETED* ]]; then ended=yes; fi
         "$kubectl" logs --follow "${plan[name]}" 2>/dev/null |
-            tail -c "+$(($(stat -c %s "$work/output") + 1))" | tee -a "$work/output" &
+            stdbuf -o0 tail -c "+$(($(stat -c %s "$work/output") + 1))" | tee -a "$work/output" &
         child=$!
         wait "$child"
+        if [[ $ended == yes ]]; then break; fi
         await 2 '\|[0-9]+\|'
     done
 }
