@@ -14,6 +14,8 @@ GENERATORS = {
     "settings": "forewarn.settings:markdown",
     "mirror-events": "forewarn.mirror.catalogue:markdown",
     "mirror-metrics": "forewarn.mirror.metrics:markdown",
+    "admission-rules": "forewarn.admission.rules:markdown",
+    "admission-undecided": "forewarn.admission.policy:markdown",
     "simulate-verbs": "forewarn.simulator.verbs:markdown",
 }
 """Name of a part → ``module:function`` that returns its Markdown."""

@@ -245,3 +245,8 @@ def policy(
             "spec": {"policyName": name},
         },
     ]
+
+
+def markdown() -> str:
+    """Return the pods that the policy leaves as they are, as a Markdown list."""
+    return "".join(f"- {case}\n" for case in UNDECIDED)

@@ -144,9 +144,13 @@ RULES = (
 
 
 def markdown() -> str:
-    """Return the rules as Markdown, one list for each kind."""
+    """Return the rules as Markdown, one table for each kind, with the cases that show each."""
     parts = []
     for kind in Kind:
-        lines = [f"- {rule.sentence} (`{rule.id}`)" for rule in RULES if rule.kind is kind]
-        parts.append("\n".join([f"**{kind.value}**", "", *lines]))
+        rows = [
+            f"| `{rule.id}` | {rule.sentence} | {', '.join(f'`{case}`' for case in rule.cases)} |"
+            for rule in RULES
+            if rule.kind is kind
+        ]
+        parts.append("\n".join([f"| rule | {kind.value.lower()} | shown by |", "|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
