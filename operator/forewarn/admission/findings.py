@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,12 +107,18 @@ def _sub_path(
 
 
 def _env(container: Container, prefix: str) -> bool:
-    keys = contract.Keys(prefix)
-    names = {contract.field_path(keys.key(name)) for name in (*contract.CONTROLLER_NAMES, *contract.IDLE_NAMES)}
+    sources = (mapping(variable).get("valueFrom") for variable in sequence(container.spec.get("env")))
     return any(
-        string(mapping(mapping(mapping(variable).get("valueFrom")).get("fieldRef")).get("fieldPath")) in names
-        for variable in sequence(container.spec.get("env"))
+        string(mapping(mapping(source).get("fieldRef")).get("fieldPath")) in _annotation_fields(prefix)
+        for source in sources
+        if source is not None
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _annotation_fields(prefix: str) -> frozenset[str]:
+    keys = contract.Keys(prefix)
+    return frozenset(contract.field_path(keys.key(name)) for name in (*contract.CONTROLLER_NAMES, *contract.IDLE_NAMES))
 
 
 def _stops(container: Container) -> bool:

@@ -21,6 +21,8 @@ class Malformed(ValueError):  # noqa: N818  (what it says of the pod is its name
 
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return ``value`` as a mapping; an absent one is empty. Raises ``Malformed`` for anything else."""
+    if type(value) is dict:  # nearly always, and four times quicker than to ask the ABC
+        return value
     if value is None:
         return _NOTHING
     if not isinstance(value, Mapping):
@@ -30,6 +32,8 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 def sequence(value: Any) -> Sequence[Any]:
     """Return ``value`` as a sequence; an absent one is empty. Raises ``Malformed`` for anything else."""
+    if type(value) is list:
+        return value
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)):

@@ -35,7 +35,7 @@ RULES = (
         Kind.CHANGED,
         f"A pod without a podinfo gets the downward-API volume `{_NAME}` with one file for each of "
         f"{', '.join(f'`{name}`' for name in contract.PODINFO_NAMES)}.",
-        ("bare", "own-volumes", "old-prefix"),
+        ("bare", "own-volumes", "old-prefix", "generate-name"),
     ),
     Rule(
         "whole-map",
@@ -67,7 +67,7 @@ RULES = (
         "grace",
         Kind.CHANGED,
         f"`terminationGracePeriodSeconds` below {_GRACE} (or unset) becomes {_GRACE}; nothing is ever lowered.",
-        ("bare", "grace-zero", "grace-longer"),
+        ("bare", "grace-zero", "grace-negative", "grace-longer"),
     ),
     Rule(
         "item-taken",
@@ -85,7 +85,7 @@ RULES = (
         "sub-path",
         Kind.WARNED,
         "A `subPath` mount of a podinfo is never refreshed.",
-        ("sub-path", "sub-path-elsewhere"),
+        ("sub-path", "sub-path-elsewhere", "sub-path-expr"),
     ),
     Rule(
         "env",
