@@ -9,7 +9,7 @@ set -euo pipefail
 # shellcheck source=/dev/null
 source <(forewarn shell)
 
-UNITS=500 UNIT_SECONDS=5 SAVE_EVERY=5
+UNITS=60 UNIT_SECONDS=5 SAVE_EVERY=5
 saved=$HOME/forewarn-demo-next-unit
 if [[ ${1-} == --fresh ]]; then rm -f "$saved"; fi
 
@@ -59,3 +59,4 @@ while ((unit <= UNITS)); do
   fi
 done
 rm -f "$saved"
+echo "all $UNITS units done"
