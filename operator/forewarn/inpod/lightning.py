@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from forewarn.contract import EXIT_STOPPED
 from forewarn.inpod.loop import Loop
 from forewarn.inpod.ranks import find_ranks
 from forewarn.inpod.store import CheckpointStore
@@ -72,6 +73,14 @@ class Heeding:
 
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Look, save if it is time, stop if it is asked."""
+        self._look(trainer)
+
+    def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """Look in a validation too, which may be long; before training there is nothing to save."""
+        if not trainer.sanity_checking:
+            self._look(trainer)
+
+    def _look(self, trainer: Any) -> None:
         if self.loop is not None and self.loop.step(trainer.global_step, _nothing, epoch=trainer.current_epoch):
             trainer.should_stop = True
             self.exit_code = self.loop.exit_code
@@ -82,8 +91,10 @@ class Heeding:
         self._leave()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Stop listening."""
-        del trainer, pl_module, exception
+        """Stop listening. Lightning's own answer to SIGTERM is an exit with code 0, which reads as done: make it 75."""
+        del trainer, pl_module
+        if self.loop is not None and self.loop.heed.signal and isinstance(exception, SystemExit):
+            self.exit_code = exception.code = EXIT_STOPPED
         self._leave()
 
     def _leave(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
-SAVE_EACH_STEP = ROOT / "tests" / "cases" / "inpod" / "save_each_step.py"
+LAUNCH = ROOT / "tests" / "cases" / "inpod" / "launch.py"
 
 
 def environ(**extra: str) -> dict[str, str]:

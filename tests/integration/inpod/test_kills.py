@@ -13,7 +13,7 @@ import pytest
 from forewarn.inpod import layout
 from forewarn.inpod.manifest import Name
 from forewarn.inpod.store import CheckpointStore
-from tests.integration.inpod.support import EXAMPLES, SAVE_EACH_STEP, run, same, start
+from tests.integration.inpod.support import EXAMPLES, LAUNCH, run, same, start
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 
@@ -37,10 +37,10 @@ def kill_and_compare(
     """Kill runs until there were ``kills`` kills; return how many runs ended and how many kills tore a save."""
     source = random.Random(seed)
     work.mkdir()
-    whole = run(trainer, work / "whole", steps, cwd=work)
+    whole = run(LAUNCH, "scheduled", trainer, work / "whole", steps, cwd=work)
     assert whole.returncode == 0, whole.stderr
     expected = final(work / "whole")
-    launcher = [SAVE_EACH_STEP, trainer] if each_step else [trainer]
+    launcher = [LAUNCH, "each" if each_step else "scheduled", trainer]
     done, torn, runs = 0, 0, 0
     while done < kills or runs == 0:
         directory = work / f"run-{runs}"
