@@ -8,7 +8,7 @@ export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache
 
 KIND := PYTHONPATH=operator:. $(PYTHON) -m tests.kind
 
-.PHONY: help setup unit soak lint docs format locks tools tools-path cluster deploy cluster-down integration e2e test demo bench clean distclean torch-env inpod
+.PHONY: help setup unit soak lint docs format locks tools tools-path cluster image deploy cluster-down integration e2e test demo bench clean distclean torch-env inpod
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -44,6 +44,9 @@ cluster: setup ## a cluster: FOREWARN_KUBECONFIG's, else this checkout's own kin
 
 deploy: setup ## that cluster with the operator's image in it and the chart installed
 	@$(KIND) deploy
+
+image: setup ## that cluster with the operator's image in it
+	@$(KIND) image
 
 cluster-down: .python ## remove this checkout's kind cluster
 	@$(KIND) down
@@ -92,11 +95,11 @@ locks: setup ## write the lock files anew from pyproject.toml
 	@$(BIN)/uv pip compile -q pyproject.toml --extra operator --extra manifests --extra simulator --generate-hashes --python-version 3.11 --no-annotate -o locks/image.txt
 	@$(BIN)/uv pip compile -q locks/torch.in --generate-hashes --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-annotate -o locks/torch.txt
 
-clean: .python ## remove this checkout's cluster, its images, .venv, build/ and caches; a Docker daemon that we started, once idle
+clean: .python ## remove this checkout's cluster and images, .venv, build/, the tools' caches; stop Docker if we started it and it is idle
 	@$(KIND) clean
 	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-distclean: .python ## clean, and remove FOREWARN_CACHE: programs, node image, Docker's data
+distclean: .python ## clean, and remove FOREWARN_CACHE (programs, wheels, Docker's data) and the node image
 	@$(KIND) distclean
 	@$(MAKE) --no-print-directory clean
