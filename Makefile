@@ -71,7 +71,7 @@ e2e: setup ## the tests on the cluster
 	@$(BIN)/pytest tests/e2e -q -n 4 --dist=loadfile -m 'not soak and not disruptive'
 	@$(BIN)/pytest tests/e2e -q -m 'disruptive and not soak'
 
-test: setup ## everything: lint, unit, integration, end to end; all set-up included
+test: setup ## everything: lint, unit, integration, in the pod with torch, end to end; all set-up included
 	@PYTHONPATH=operator:. $(BIN)/python -m tests.stages
 
 demo: deploy ## the main job, played and told: warned, withdrawn, warned again, stale, preempted

@@ -1,6 +1,6 @@
 """Runs every test: stages side by side where they do not get in each other's way, one line of result at the end.
 
-    python -m tests.stages [lint] [unit] [integration] [e2e]      (default: all of them)
+    python -m tests.stages [lint] [unit] [integration] [inpod] [e2e]      (default: all of them)
 
 Unit and integration tests run while the cluster is prepared; the end-to-end tests follow. A stage's whole output is in
 build/logs. The last line is ``N passed, N failed, N skipped`` over all stages; a stage that ends without a report
@@ -25,8 +25,13 @@ from pathlib import Path
 from tests.kind.places import BUILD, LOGS
 from tests.kind.progress import elapsed
 from tests.support.cluster import FAILURES
+from tests.support.programs import cache
 
 PYTHON = sys.executable
+TORCH = str(cache() / "torch-venv" / "bin" / "python")
+"""Of the environment that ``make torch-env`` makes."""
+NAMES = ("lint", "unit", "integration", "inpod", "e2e")
+NEEDED = {"integration": {"tools"}, "inpod": {"torch"}, "e2e": {"tools", "cluster", "disruptive"}}
 HEARTBEAT_SECONDS = 30.0
 SHOWN_LINES = 60
 """Of a failing stage's output."""
@@ -142,10 +147,10 @@ def counted(stage: Stage, code: int, seconds: float) -> Outcome:
     return outcome
 
 
-def pytest_stage(name: str, *arguments: str) -> Stage:
-    """Return a stage of pytest."""
+def pytest_stage(name: str, *arguments: str, python: str = PYTHON) -> Stage:
+    """Return a stage of pytest, run by ``python``."""
     report = BUILD / "reports" / f"{name}.xml"
-    return Stage(name, [PYTHON, "-m", "pytest", "-q", f"--junitxml={report}", *arguments], report)
+    return Stage(name, [python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments], report)
 
 
 STAGES = {
@@ -153,6 +158,17 @@ STAGES = {
     "tools": Stage("tools", [PYTHON, "-m", "tests.kind", "tools"], tells=True),
     "unit": pytest_stage("unit", "tests/unit", "-n", "2"),
     "integration": pytest_stage("integration", "tests/integration", "-n", "2"),
+    "torch": Stage("torch", ["make", "--silent", "torch-env"], tells=True),
+    "inpod": pytest_stage(
+        "inpod",
+        "tests/integration/inpod",
+        "--confcutdir=tests/integration/inpod",
+        "-m",
+        "torch",
+        "-n",
+        "2",
+        python=TORCH,
+    ),
     "cluster": Stage("cluster", [PYTHON, "-m", "tests.kind", "image"], tells=True),
     "e2e": pytest_stage("e2e", "tests/e2e", "-m", "not soak and not disruptive", "-n", "4", "--dist=loadfile"),
     "disruptive": pytest_stage("disruptive", "tests/e2e", "-m", "disruptive and not soak"),
@@ -167,27 +183,24 @@ def in_turn(names: Iterable[str], wanted: set[str]) -> list[Outcome]:
             continue
         outcome = run(STAGES[name])
         outcomes.append(outcome)
-        if outcome.code and name in ("tools", "cluster"):
+        if outcome.code and name in ("tools", "torch", "cluster"):
             break
     return outcomes
 
 
 def main(names: list[str]) -> int:
     """Run the stages that are named and what they need; exit code 1 where anything failed."""
-    wanted = set(names or ["lint", "unit", "integration", "e2e"])
-    if unknown := wanted - {"lint", "unit", "integration", "e2e"}:
-        print(f"error: no stage {', '.join(sorted(unknown))}; one of: lint, unit, integration, e2e", file=sys.stderr)
+    wanted = set(names or NAMES)
+    if unknown := wanted - set(NAMES):
+        print(f"error: no stage {', '.join(sorted(unknown))}; one of: {', '.join(NAMES)}", file=sys.stderr)
         return 2
-    if "integration" in wanted or "e2e" in wanted:
-        wanted.add("tools")
-    if "e2e" in wanted:
-        wanted |= {"cluster", "disruptive"}
+    wanted |= set().union(*(NEEDED.get(name, set()) for name in wanted))
     shutil.rmtree(FAILURES, ignore_errors=True)
     started = time.monotonic()
     outcomes = in_turn(["tools"], wanted)
     if not any(outcome.code for outcome in outcomes):
         with ThreadPoolExecutor() as pool:
-            near = pool.submit(in_turn, ["lint", "unit", "integration"], wanted)
+            near = pool.submit(in_turn, ["lint", "unit", "integration", "torch", "inpod"], wanted)
             far = pool.submit(in_turn, ["cluster"], wanted)
             outcomes += near.result() + far.result()
         if "e2e" in wanted and not far.result()[-1].code:
