@@ -30,6 +30,7 @@ from tests.support.programs import cache
 PYTHON = sys.executable
 TORCH = str(cache() / "torch-venv" / "bin" / "python")
 """Of the environment that ``make torch-env`` makes."""
+INPOD = "tests/integration/inpod"
 NAMES = ("lint", "unit", "integration", "inpod", "e2e")
 NEEDED = {"integration": {"tools"}, "inpod": {"torch"}, "e2e": {"tools", "cluster", "disruptive"}}
 HEARTBEAT_SECONDS = 30.0
@@ -159,16 +160,7 @@ STAGES = {
     "unit": pytest_stage("unit", "tests/unit", "-n", "2"),
     "integration": pytest_stage("integration", "tests/integration", "-n", "2"),
     "torch": Stage("torch", ["make", "--silent", "torch-env"], tells=True),
-    "inpod": pytest_stage(
-        "inpod",
-        "tests/integration/inpod",
-        "--confcutdir=tests/integration/inpod",
-        "-m",
-        "torch",
-        "-n",
-        "2",
-        python=TORCH,
-    ),
+    "inpod": pytest_stage("inpod", INPOD, f"--confcutdir={INPOD}", "-m", "torch", "-n", "2", python=TORCH),
     "cluster": Stage("cluster", [PYTHON, "-m", "tests.kind", "image"], tells=True),
     "e2e": pytest_stage("e2e", "tests/e2e", "-m", "not soak and not disruptive", "-n", "4", "--dist=loadfile"),
     "disruptive": pytest_stage("disruptive", "tests/e2e", "-m", "disruptive and not soak"),
