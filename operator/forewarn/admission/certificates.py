@@ -3,12 +3,16 @@
 Every renewal makes a fresh authority, whose key is thrown away at once, and one serving certificate signed by it. The
 Secret keeps the serving pair and a bundle: the new authority and those before it that are still in use somewhere. So
 a replica that serves the old pair stays trusted until it has loaded the new one.
+
+As a program (``python -m forewarn.admission.certificates``) it answers one question of material.py.
 """
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+import json
+import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -17,11 +21,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from forewarn.admission.material import Material, Renewal
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-CERT, KEY, BUNDLE = "tls.crt", "tls.key", "ca.crt"
-"""The Secret's keys (those of a kubernetes.io/tls Secret)."""
 
 LIFETIME = datetime.timedelta(days=365)
 RENEW_BEFORE = datetime.timedelta(days=120)
@@ -30,30 +33,18 @@ _AUTHORITY = "forewarn admission"
 _KEPT_AUTHORITIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
-    """A serving certificate, its key, and the bundle by which it is trusted; all PEM."""
-
-    cert: bytes
-    key: bytes
-    bundle: bytes
-
-
-def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """Return the DNS names by which the API server calls a Service's webhook, the one that it asks for first."""
-    return (f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local", f"{service}.{namespace}", service)
-
-
-def make(names: Sequence[str], now: datetime.datetime, trusted: bytes = b"") -> Material:
+def make(names: Sequence[str], now: datetime.datetime, trusted: str = "") -> Material:
     """Make an authority and a certificate for ``names`` that it signs, valid from ``now`` on.
 
     ``trusted`` is a bundle (PEM) whose unexpired authorities of ours stay trusted: a replica may still serve by them.
     """
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    number = f"{x509.random_serial_number():x}"[:32]
     issuer = x509.Name(
         [
             x509.NameAttribute(NameOID.COMMON_NAME, _AUTHORITY),
-            x509.NameAttribute(NameOID.SERIAL_NUMBER, f"{x509.random_serial_number():x}"[:32]),
+            # Two authorities of one name would be taken for each other.
+            x509.NameAttribute(NameOID.SERIAL_NUMBER, number),
         ]
     )
     authority = (
@@ -64,25 +55,27 @@ def make(names: Sequence[str], now: datetime.datetime, trusted: bytes = b"") -> 
         .sign(authority_key, hashes.SHA256())
     )
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     cert = (
         _builder(subject, issuer, key.public_key(), now)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+        .add_extension(identifier, critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     kept = [old for old in dict.fromkeys(_authorities(trusted)) if old.not_valid_after_utc > now]
+    unprotected = serialization.NoEncryption()
     return Material(
-        cert=cert.public_bytes(serialization.Encoding.PEM),
-        key=key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
-        bundle=b"".join(
-            each.public_bytes(serialization.Encoding.PEM) for each in (authority, *kept[: _KEPT_AUTHORITIES - 1])
-        ),
+        cert=_pem(cert),
+        key=key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, unprotected).decode(),
+        bundle="".join(_pem(each) for each in (authority, *kept[: _KEPT_AUTHORITIES - 1])),
     )
+
+
+def _pem(cert: x509.Certificate) -> str:
+    return cert.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def _builder(
@@ -113,9 +106,10 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _authorities(bundle: bytes) -> list[x509.Certificate]:
+def _authorities(bundle: str) -> list[x509.Certificate]:
+    """Return the authorities of ours in a bundle; none where it cannot be read."""
     try:
-        found = x509.load_pem_x509_certificates(bundle) if bundle.strip() else []
+        found = x509.load_pem_x509_certificates(bundle.encode()) if bundle.strip() else []
     except ValueError:
         return []
     return [
@@ -132,9 +126,9 @@ def fault(material: Material, names: Sequence[str], now: datetime.datetime) -> s
     bundle signed it, and it is not within ``RENEW_BEFORE`` of its end.
     """
     try:
-        cert = x509.load_pem_x509_certificate(material.cert)
-        key = serialization.load_pem_private_key(material.key, None)
-        authorities = x509.load_pem_x509_certificates(material.bundle)
+        cert = x509.load_pem_x509_certificate(material.cert.encode())
+        key = serialization.load_pem_private_key(material.key.encode(), None)
+        authorities = x509.load_pem_x509_certificates(material.bundle.encode())
         for_names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, x509.ExtensionNotFound):
         return "it cannot be read"
@@ -157,15 +151,24 @@ def _signed_by(cert: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-def trusts(bundle: bytes, cert: bytes) -> bool:
-    """Return whether a bundle (PEM) holds the authority that signed a certificate (PEM)."""
-    try:
-        signed = x509.load_pem_x509_certificate(cert)
-        return any(_signed_by(signed, authority) for authority in x509.load_pem_x509_certificates(bundle))
-    except ValueError:
-        return False
+def renew(kept: Material | None, names: Sequence[str], now: datetime.datetime, trusted: str = "") -> Renewal:
+    """Return the pair that is kept, or a new one where there is none or it must be renewed (see ``make``)."""
+    because = "there is none" if kept is None else fault(kept, names, now)
+    material = kept if kept is not None and because is None else make(names, now, trusted)
+    cert = x509.load_pem_x509_certificate(material.cert.encode())
+    authorities = x509.load_pem_x509_certificates(material.bundle.encode())
+    authority = next(each for each in authorities if _signed_by(cert, each))
+    return Renewal(material, because, cert.not_valid_after_utc, _pem(authority))
 
 
-def ends_at(cert: bytes) -> datetime.datetime:
-    """Return the instant at which a certificate (PEM) ends. Raises ``ValueError`` where it is none."""
-    return x509.load_pem_x509_certificate(cert).not_valid_after_utc
+def main() -> None:
+    """Answer one question in JSON on standard input: ``renew``'s arguments in, its result out."""
+    question = json.load(sys.stdin)
+    kept = None if question["kept"] is None else Material(**question["kept"])
+    now = datetime.datetime.fromisoformat(question["now"])
+    answer = asdict(renew(kept, question["names"], now, question["trusted"]))
+    json.dump({**answer, "ends_at": answer["ends_at"].isoformat()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -36,7 +36,7 @@ from forewarn.errors import UserError
 if TYPE_CHECKING:
     import ssl
 
-    from forewarn.admission.certificates import Material
+    from forewarn.admission.material import Renewal
     from forewarn.admission.review import Answer
 
 log = logging.getLogger("forewarn.admission")
@@ -108,11 +108,9 @@ class _Served:
     def __init__(self, context: ssl.SSLContext, metrics: health.Metrics, readiness: health.Readiness) -> None:
         self._context, self._metrics, self._readiness = context, metrics, readiness
 
-    def load(self, material: Material) -> None:
-        from forewarn.admission import certificates
-
-        server.load_material(self._context, material)
-        self._metrics.certificate_ends.set(certificates.ends_at(material.cert).timestamp())
+    def load(self, renewal: Renewal) -> None:
+        server.load_material(self._context, renewal.material)
+        self._metrics.certificate_ends.set(renewal.ends_at.timestamp())
 
     def trusted(self, is_trusted: bool, why: str) -> None:
         if self._readiness.why_not != "stopping":
@@ -132,12 +130,15 @@ async def _keep(values: dict[str, Any], kubeconfig: str | None, served: _Served)
     while True:
         try:
             await keeping.round()
-            said = ""
         except kube.FAILURES as error:
             problem = str(kube.explain(error, f"keep the certificate in {names.namespace}/{names.secret}"))
-            if problem != said:
-                log.warning(problem)
-            said = problem
+        except RuntimeError as error:
+            problem = str(error)
+        else:
+            problem = ""
+        if problem and problem != said:
+            log.warning(problem)
+        said = problem
         await asyncio.sleep(keeper.EVERY if not said else 1.0)
 
 

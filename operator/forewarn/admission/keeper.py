@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import datetime
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,11 +20,9 @@ from lightkube.resources.admissionregistration_v1 import MutatingWebhookConfigur
 from lightkube.resources.core_v1 import Secret
 from lightkube.types import PatchType
 
-from forewarn.admission import certificates
-from forewarn.admission.certificates import BUNDLE, CERT, KEY, Material
+from forewarn.admission.material import BUNDLE, CERT, KEY, Material, Renewal, renewed, service_names
 
 if TYPE_CHECKING:
-    import datetime
     from collections.abc import Callable
 
     from lightkube import AsyncClient
@@ -32,6 +31,9 @@ log = logging.getLogger("forewarn.admission")
 
 EVERY = 5.0
 """Seconds between two rounds; a wiped caBundle is back within that time."""
+
+LOOK_AGAIN = datetime.timedelta(hours=1)
+"""How long a certificate that was found good is taken to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Names:
 class Served(Protocol):
     """The side that serves: it loads a certificate for new connections and tells whether it is trusted."""
 
-    def load(self, material: Material) -> None:
+    def load(self, renewal: Renewal) -> None:
         """Serve this certificate to every new connection from now on."""
 
     def trusted(self, is_trusted: bool, why: str) -> None:
@@ -59,48 +61,45 @@ class Keeper:
 
     def __init__(self, client: AsyncClient, names: Names, served: Served, now: Callable[[], datetime.datetime]) -> None:
         self._client, self._names, self._served, self._now = client, names, served, now
-        self._dns = certificates.service_names(names.service, names.namespace)
-        self._current: Material | None = None
+        self._dns = service_names(names.service, names.namespace)
+        self._current: Renewal | None = None
+        self._looked: tuple[Renewal, datetime.datetime] | None = None
 
     async def round(self) -> None:
         """Read, repair, and load what the registration trusts. Raises ``ApiError`` and transport errors."""
+        names = self._names
         registration = await self._registration()
-        bundle = _bundle(registration, self._names) if registration is not None else b""
-        material = await self._secret(bundle)
-        if material is None:
+        bundle = _bundle(registration, names) if registration is not None else ""
+        renewal = await self._secret(bundle)
+        if renewal is None:
             return
-        if registration is None:
-            self._judge(b"", f"there is no MutatingWebhookConfiguration {self._names.registration}")
-            self._load(material)
+        if registration is None or not _ours(registration, names):
+            self._load(renewal)
+            why = f"there is no MutatingWebhookConfiguration {names.registration}"
+            self._judge("", why if registration is None else f"{names.registration} does not call {self._dns[0]}")
             return
-        if not _ours(registration, self._names):
-            self._judge(
-                b"", f"{self._names.registration} calls no Service {self._names.service} of {self._names.namespace}"
-            )
-            self._load(material)
-            return
-        if bundle != material.bundle:
-            await self._write_bundle(registration, material.bundle)
+        if bundle != renewal.material.bundle:
+            await self._write_bundle(registration, renewal.material.bundle)
             # What is served now is in the bundle still. The new pair waits one round, until every API server has seen
             # the new bundle; at the start there is nothing to wait with.
             if self._current is None:
-                self._load(material)
-            self._judge(material.bundle, "")
-            return
-        self._load(material)
-        self._judge(bundle, f"the caBundle of {self._names.registration} does not trust the certificate")
+                self._load(renewal)
+            bundle = renewal.material.bundle
+        else:
+            self._load(renewal)
+        self._judge(bundle, f"the caBundle of {names.registration} does not trust the certificate")
 
-    def _load(self, material: Material) -> None:
-        if self._current is None or self._current.cert != material.cert:
-            self._served.load(material)
-            self._current = material
+    def _load(self, renewal: Renewal) -> None:
+        if self._current is None or self._current.material.cert != renewal.material.cert:
+            self._served.load(renewal)
             log.info(
                 "serving a certificate",
-                extra={"fields": {"until": certificates.ends_at(material.cert).isoformat(), "for": self._dns[0]}},
+                extra={"fields": {"until": renewal.ends_at.isoformat(), "for": self._dns[0]}},
             )
+        self._current = renewal
 
-    def _judge(self, bundle: bytes, why: str) -> None:
-        is_trusted = self._current is not None and certificates.trusts(bundle, self._current.cert)
+    def _judge(self, bundle: str, why: str) -> None:
+        is_trusted = self._current is not None and self._current.trusted_by(bundle)
         self._served.trusted(is_trusted, "" if is_trusted else why)
 
     async def _registration(self) -> MutatingWebhookConfiguration | None:
@@ -111,7 +110,7 @@ class Keeper:
                 raise
             return None
 
-    async def _secret(self, registered: bytes) -> Material | None:
+    async def _secret(self, registered: str) -> Renewal | None:
         """Return the Secret's certificate, made or renewed first where that is due; ``None`` after a lost race."""
         names = self._names
         try:
@@ -120,16 +119,20 @@ class Keeper:
             if error.status.code != 404:
                 raise
             secret = None
-        kept = _material(secret)
-        why = "there is none" if kept is None else certificates.fault(kept, self._dns, self._now())
-        if kept is not None and why is None:
-            return kept
-        trusted = b"\n".join((kept.bundle if kept else b"", registered, self._current.bundle if self._current else b""))
-        made = certificates.make(self._dns, self._now(), trusted)
-        data = {
-            name: base64.b64encode(value).decode()
-            for name, value in ((CERT, made.cert), (KEY, made.key), (BUNDLE, made.bundle))
-        }
+        kept, now = _material(secret), self._now()
+        if self._looked is not None and self._looked[0].material == kept and now - self._looked[1] < LOOK_AGAIN:
+            return self._looked[0]
+        bundles = (kept.bundle if kept else "", registered, self._current.material.bundle if self._current else "")
+        renewal = await renewed(kept, self._dns, now, "\n".join(bundles))
+        if renewal.because is not None and not await self._store(secret, renewal):
+            return None
+        self._looked = (renewal, now)
+        return renewal
+
+    async def _store(self, secret: Secret | None, renewal: Renewal) -> bool:
+        """Write a new certificate to the Secret; ``False`` where another replica was quicker."""
+        names, made = self._names, renewal.material
+        data = {name: _encoded(text) for name, text in ((CERT, made.cert), (KEY, made.key), (BUNDLE, made.bundle))}
         try:
             if secret is None:
                 body = Secret(metadata=ObjectMeta(name=names.secret, namespace=names.namespace), data=data)
@@ -139,20 +142,19 @@ class Keeper:
                 secret.data = {**(secret.data or {}), **data}
                 await self._client.replace(secret)
         except ApiError as error:
-            if error.status.code == 409:
-                log.info("another replica made the certificate", extra={"fields": {"secret": names.secret}})
-                return None
-            raise
-        log.info("made a certificate", extra={"fields": {"secret": names.secret, "because": why}})
-        return made
+            if error.status.code != 409:
+                raise
+            log.info("another replica made the certificate", extra={"fields": {"secret": names.secret}})
+            return False
+        log.info("made a certificate", extra={"fields": {"secret": names.secret, "because": renewal.because}})
+        return True
 
-    async def _write_bundle(self, registration: MutatingWebhookConfiguration, bundle: bytes) -> None:
-        encoded = base64.b64encode(bundle).decode()
+    async def _write_bundle(self, registration: MutatingWebhookConfiguration, bundle: str) -> None:
         patch: dict[str, Any] = {
             # With the resourceVersion that was read, so that an older bundle never replaces a newer one.
             "metadata": {"resourceVersion": registration.metadata.resourceVersion if registration.metadata else None},
             "webhooks": [
-                {"name": webhook.name, "clientConfig": {"caBundle": encoded}}
+                {"name": webhook.name, "clientConfig": {"caBundle": _encoded(bundle)}}
                 for webhook in _ours(registration, self._names)
             ],
         }
@@ -171,15 +173,23 @@ def _ours(registration: MutatingWebhookConfiguration, names: Names) -> list[Any]
     ]
 
 
-def _bundle(registration: MutatingWebhookConfiguration, names: Names) -> bytes:
+def _bundle(registration: MutatingWebhookConfiguration, names: Names) -> str:
     """Return the caBundle that all webhooks of ours share; empty where they differ or have none."""
     found = {webhook.clientConfig.caBundle or "" for webhook in _ours(registration, names)}
-    return base64.b64decode(found.pop()) if len(found) == 1 else b""
+    return _decoded(found.pop()) if len(found) == 1 else ""
 
 
 def _material(secret: Secret | None) -> Material | None:
     data = (secret.data if secret is not None else None) or {}
     try:
-        return Material(*(base64.b64decode(data[name]) for name in (CERT, KEY, BUNDLE)))
+        return Material(*(_decoded(data[name]) for name in (CERT, KEY, BUNDLE)))
     except (KeyError, binascii.Error):
         return None
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _decoded(data: str) -> str:
+    return base64.b64decode(data).decode(errors="replace")

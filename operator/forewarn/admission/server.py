@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from forewarn.admission.app import Webhook
-    from forewarn.admission.certificates import Material
     from forewarn.admission.health import Readiness
+    from forewarn.admission.material import Material
 
 log = logging.getLogger("forewarn.admission")
 
@@ -43,7 +43,7 @@ def load_material(context: ssl.SSLContext, material: Material) -> None:
     # The ssl module reads files only; this one is never in a folder that outlives the process.
     descriptor = os.memfd_create("forewarn-tls")
     with os.fdopen(descriptor, "wb") as file:
-        file.write(material.cert + b"\n" + material.key)
+        file.write(f"{material.cert}\n{material.key}".encode())
         file.flush()
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import socket
 import statistics
 import subprocess
@@ -36,6 +37,7 @@ CREATIONS = {1: 600, 16: 2400}
 """Clients → creations of each contender in a round."""
 MOST_P50, MOST_P99, OF_KOPF = 1.2, 1.5, 0.6
 MOST_RESIDENT = 60.0
+OWN = "forewarn-bench"
 NONE, GO, FOREWARN, KOPF, CEL = "none", "Go webhook", "forewarn", "kopf's server", "CEL policy"
 
 POD: dict[str, Any] = {
@@ -144,13 +146,14 @@ def _contenders(server: ApiServer, work: Path) -> Iterator[list[Contender]]:
     authority = Authority("bench")
     cert, key = authority.server(["127.0.0.1"]).write(work, "webhook")
     ports = {name: _free_port() for name in (GO, FOREWARN, KOPF)}
-    health = _free_port()
     commands: dict[str, tuple[list[str], dict[str, str]]] = {
         GO: ([str(_build("webhook", work)), f"127.0.0.1:{ports[GO]}", str(cert), str(key)], {}),
         FOREWARN: (
+            # As it is deployed: it makes and keeps its own certificate.
             [
                 *(sys.executable, "-m", "forewarn.cli", "run", "admission", "--host=127.0.0.1"),
-                *(f"--port={ports[FOREWARN]}", f"--health-port={health}", f"--tls-cert={cert}", f"--tls-key={key}"),
+                *(f"--port={ports[FOREWARN]}", f"--health-port={_free_port()}", f"--kubeconfig={server.kubeconfig}"),
+                *(f"--namespace={OWN}", f"--registration={FOREWARN}"),
             ],
             {},
         ),
@@ -168,12 +171,14 @@ def _contenders(server: ApiServer, work: Path) -> Iterator[list[Contender]]:
     for namespace in namespaces.values():
         server.create_namespace(namespace, {"bench": namespace})
     server.create_namespace("kopf")
+    server.create_namespace(OWN)
     with ExitStack() as stack:
         processes = {}
         for name, (argv, environment) in commands.items():
             process = stack.enter_context(Process(argv, work / f"{name.split()[0]}.log", env=environment))
             process.until(lambda name=name: _listens(ports[name]), 30, "its port")  # type: ignore[misc]
-            _register(server, authority, namespaces[name], ports[name])
+            client = None if name == FOREWARN else _by_address(authority, ports[name])
+            _register(server, name, namespaces[name], ports[name], client)
             processes[name] = process
         _register_policy(server, namespaces[CEL])
         # Registrations reach the API server's own cache a moment later.
@@ -182,15 +187,27 @@ def _contenders(server: ApiServer, work: Path) -> Iterator[list[Contender]]:
         yield [Contender(name, namespace, processes.get(name)) for name, namespace in namespaces.items()]
 
 
-def _register(server: ApiServer, authority: Authority, namespace: str, port: int) -> None:
+def _by_address(authority: Authority, port: int) -> dict[str, Any]:
+    bundle = base64.b64encode(authority.pem).decode()
+    return {"url": f"https://127.0.0.1:{port}/mutate", "caBundle": bundle}
+
+
+def _register(server: ApiServer, name: str, namespace: str, port: int, client: dict[str, Any] | None) -> None:
+    """Register a webhook for a namespace: by its address, or (``None``) by a Service that leads to loopback."""
+    service = "forewarn-admission"
     document = registration(
-        InjectSettings(), ("bench", namespace), name=namespace, namespace="forewarn", service="forewarn-admission"
+        InjectSettings(), ("bench", namespace), name=_name(name), namespace=OWN, service=service, port=port
     )
-    document["webhooks"][0]["clientConfig"] = {
-        "url": f"https://127.0.0.1:{port}/mutate",
-        "caBundle": base64.b64encode(authority.pem).decode(),
-    }
+    if client is not None:
+        document["webhooks"][0]["clientConfig"] = client
+    else:
+        spec = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
+        _create(server, f"/api/v1/namespaces/{OWN}/services", {"metadata": {"name": service}, "spec": spec})
     _create(server, f"/apis/{API_GROUP}/v1/mutatingwebhookconfigurations", document)
+
+
+def _name(contender: str) -> str:
+    return re.sub(r"[^a-z]+", "-", contender.lower())
 
 
 def _register_policy(server: ApiServer, namespace: str) -> None:
