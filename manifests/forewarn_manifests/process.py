@@ -25,10 +25,11 @@ tee=$!
 set -m
 "$@" &
 child=$!
+set +m
 for name in TERM INT HUP USR1 USR2; do trap "kill -$name -- -$child 2>/dev/null" "$name"; done
 while wait "$child"; code=$?; kill -0 "$child" 2>/dev/null; do :; done
 exec >&- 2>&-
-(sleep 5; kill "$tee") &
+(sleep 5; kill -KILL "$tee") &
 wait "$tee"
 exit "$code"
 """

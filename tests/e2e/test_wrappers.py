@@ -236,7 +236,7 @@ def test_a_dropped_connection_to_the_cluster_deletes_the_pod(login: Login) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_deletes_the_pod_and_leaves_no_process(login: Login, number: signal.Signals) -> None:
-    process = login.start("-f", login.script("echo started\nwhile :; do sleep 0.1; done\n"))
+    process = login.start("-f", login.script("trap 'exit 0' TERM\necho started\nwhile :; do sleep 0.1; done\n"))
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"
     below = children(process.pid, "kubectl")
