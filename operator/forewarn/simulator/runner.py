@@ -10,30 +10,21 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from lightkube.core.exceptions import ApiError
-from lightkube.generic_resource import create_namespaced_resource
-from lightkube.models.authorization_v1 import ResourceAttributes, SelfSubjectAccessReviewSpec
-from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
-from lightkube.resources.core_v1 import Namespace, Pod
-from lightkube.types import PatchType
+from lightkube.resources.core_v1 import Pod
 
 from forewarn import contract, kube
 from forewarn.contract import UTC, Keys
 from forewarn.errors import UserError
-from forewarn.simulator import controller, model, seen
+from forewarn.simulator import controller, model
 from forewarn.simulator.collect import collect
+from forewarn.simulator.preflight import FIELD_MANAGER, Pods, preflight
 from forewarn.simulator.watch import Watch
 from forewarn.simulator.world import Blind, Did, Happening, World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from lightkube import AsyncClient
 
-FIELD_MANAGER = "forewarn-simulate"
-WholePod: Any = create_namespaced_resource("", "v1", "Pod", "pods")
-"""A pod as it was written: lightkube's own class would drop each field that it does not know."""
 RUN_LIMIT = 300.0
 """Seconds that a ``run`` step may take."""
 CLEANUP_LIMIT = 30.0
@@ -80,6 +71,7 @@ class Runner:
         self._scenario, self._client, self._namespace = scenario, client, namespace
         self._keys, self._keep, self._tell = keys or Keys(), keep, tell
         self._environ = environ if environ is not None else dict(os.environ)
+        self._pods = Pods(client, namespace)
         self._offset = timedelta()
         self._over = False
         self._news = asyncio.Event()
@@ -102,7 +94,7 @@ class Runner:
 
         Raises ``UserError`` where the cluster, the user's rights or a manifest stand in the way.
         """
-        await self._preflight()
+        self._offset = await preflight(self._scenario, self._client, self._namespace, self._now)
         self.played.state = controller.begin(self._scenario, self._now())
         try:
             await self._watch.start(any(isinstance(s.condition, model.EventCount) for s in self._scenario.steps))
@@ -157,76 +149,6 @@ class Runner:
             for task in waits:
                 task.cancel()
 
-    # ── before ───────────────────────────────────────────────────────────────────────────────────────────────────────
-    async def _preflight(self) -> None:
-        """Find out, changing nothing, whether the namespace is there, the rights suffice, the pods are accepted."""
-        doing = f"use namespace {self._namespace}"
-        with kube.explained(doing):
-            try:
-                await self._client.get(Namespace, self._namespace)
-            except ApiError as error:
-                # Whoever may not read the Namespace object may well work inside it.
-                if error.status.code != 403:
-                    raise
-            rights = needed_rights(self._scenario)
-            answers = await asyncio.gather(*(self._may(*right) for right in rights))
-        missing = [" ".join(right) for right, allowed in zip(rights, answers, strict=True) if not allowed]
-        if missing:
-            raise UserError(
-                f"namespace {self._namespace}",
-                f"the kubeconfig's user may not {', '.join(missing)} there",
-                "this scenario needs that; use a namespace or a kubeconfig that has it",
-            )
-        for source in self._scenario.pods:
-            if source.existing is not None:
-                await self._try_existing(source)
-            else:
-                await self._try_manifest(source)
-
-    async def _may(self, verb: str, resource: str) -> bool:
-        group, _, name = resource.rpartition(":")
-        name, _, sub = name.partition("/")
-        attributes = ResourceAttributes(
-            namespace=self._namespace, verb=verb, group=group, resource=name, subresource=sub
-        )
-        spec = SelfSubjectAccessReviewSpec(resourceAttributes=attributes)
-        answer = await self._client.create(SelfSubjectAccessReview(spec=spec))
-        return bool(answer.status and answer.status.allowed)
-
-    async def _try_manifest(self, source: model.PodSource) -> None:
-        sent = self._now()
-        with kube.explained(f"create pod {source.name!r} in namespace {self._namespace}"):
-            pod = await self._make(source, dry_run=True)
-        if pod.metadata and pod.metadata.creationTimestamp:
-            self._offset += seen.clock_offset(sent, self._now(), pod.metadata.creationTimestamp)
-
-    async def _try_existing(self, source: model.PodSource) -> None:
-        name = source.existing or ""
-        with kube.explained(f"follow pod {name} in namespace {self._namespace}"):
-            await self._client.get(Pod, name, namespace=self._namespace)
-            sent = self._now()
-            # The time that the server gives this patch tells how its clock and ours differ.
-            pod = await self._patch(name, {"forewarn/clock": "x"}, dry_run=True)
-        fields = (pod.metadata.managedFields if pod.metadata else None) or ()
-        stamps = [entry.time for entry in fields if entry.manager == FIELD_MANAGER and entry.time]
-        if stamps:
-            self._offset += seen.clock_offset(sent, self._now(), max(stamps))
-
-    async def _make(self, source: model.PodSource, dry_run: bool = False) -> Pod:
-        """Create a pod; raises ``ApiError`` where the API server refuses it."""
-        named = (source.manifest or {})["metadata"].get("namespace")
-        if named not in (None, self._namespace):
-            raise UserError(
-                str(source.place),
-                f"pod {source.name!r} is for namespace {named!r}, not {self._namespace!r}",
-                f"leave it out, or give -n {named}",
-            )
-        create: Any = self._client.create  # its overloads leave out the pods
-        made = await create(
-            WholePod(source.manifest), namespace=self._namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
-        )
-        return msgspec.convert(made.to_dict(), Pod)
-
     # ── the actions ──────────────────────────────────────────────────────────────────────────────────────────────────
     async def _act(self, step: model.Step) -> str | None:
         """Do a step's action; returns why it failed. A cluster that is out of reach is a ``UserError``."""
@@ -258,7 +180,7 @@ class Runner:
             if name := (source.manifest or {})["metadata"].get("name"):
                 self._created[step.pod] = str(name)
             try:
-                pod = await self._make(source)
+                pod = await self._pods.create(source)
             except ApiError:
                 self._created.pop(step.pod, None)
                 raise
@@ -272,19 +194,7 @@ class Runner:
         resolved = {key: model.resolve(value, now, start) for key, value in values}
         # What was written counts from before the request: an Event may come faster than the answer.
         self._happened(Did(now, step.pod, step.verb, tuple(resolved.items()), step.says))
-        await self._patch(self._names[step.pod], resolved)
-
-    async def _patch(self, name: str, annotations: dict[str, str | None], dry_run: bool = False) -> Pod:
-        pod: Pod = await self._client.patch(
-            Pod,
-            name,
-            {"metadata": {"annotations": annotations}},
-            namespace=self._namespace,
-            patch_type=PatchType.MERGE,
-            field_manager=FIELD_MANAGER,
-            dry_run=dry_run,
-        )
-        return pod
+        await self._pods.annotate(self._names[step.pod], resolved)
 
     async def _delete(self, step: model.Step, reason: str, note: str) -> None:
         name = self._names[step.pod]
@@ -379,27 +289,3 @@ class Runner:
         except kube.FAILURES as error:
             with contextlib.suppress(UserError):
                 self.played.left.append(f"{kube.explain(error, f'delete pod {name}')}; {by_hand}")
-
-
-def needed_rights(scenario: model.Scenario) -> list[tuple[str, str]]:
-    """Return the (verb, resource) pairs that a scenario needs in its namespace; a group stands before a colon."""
-    rights = {("list", "pods"): None, ("watch", "pods"): None}
-    for pod in scenario.pods:
-        rights |= dict.fromkeys([("get", "pods")] if pod.existing else [("create", "pods"), ("delete", "pods")])
-    steps: Iterable[model.Step] = (*scenario.steps, *scenario.cleanup)
-    by_action: dict[type[Any], tuple[str, str]] = {
-        model.Write: ("patch", "pods"),
-        model.Delete: ("delete", "pods"),
-    }
-    by_condition: dict[type[Any], tuple[str, str]] = {
-        model.FileHolds: ("get", "pods/exec"),
-        model.EventCount: ("list", "events.k8s.io:events"),
-        model.Signalled: ("get", "pods/log"),
-        model.LogHas: ("get", "pods/log"),
-    }
-    for step in steps:
-        if type(step.action) in by_action:
-            rights[by_action[type(step.action)]] = None
-        if type(step.condition) in by_condition:
-            rights[by_condition[type(step.condition)]] = None
-    return list(rights)

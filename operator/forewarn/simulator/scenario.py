@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from forewarn.contract import Keys
 from forewarn.errors import UserError
-from forewarn.simulator import model, values, verbs
+from forewarn.simulator import making, model, values, verbs
 from forewarn.simulator.document import Document, is_null, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from datetime import timedelta
     from pathlib import Path
 
     from forewarn.simulator.verbs import Field, Verb
 
 TOP_KEYS = ("name", "about", "pods", "steps", "cleanup")
 POD_KEYS = ("render", "manifest", "existing")
+HEARD_WITHIN = timedelta(seconds=30)
+"""How much later than SIGTERM itself we may hear of it."""
+
 _POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
@@ -168,7 +171,7 @@ class _Reader:
         """Create, before the clock starts, each pod that no step creates."""
         created = {step.pod for step in steps if isinstance(step.action, model.Create)}
         create = verbs.VERBS[0]
-        made = create.build(verbs.Given({}, self.around.keys))
+        made = create.build(making.Given({}, self.around.keys))
         within = values.span(str(create.fields[0].default))
         return tuple(
             model.Step(pod.place, create.name, pod.name, None, made.action, made.condition, within=within, prelude=True)
@@ -195,11 +198,14 @@ class _Reader:
             document.fail(key_node, f"cleanup cannot {verb.name}", "allowed: steps that only do something")
         taken = self._taken(verb, key_node, value_node)
         try:
-            made = verb.build(verbs.Given(taken, self.around.keys))
+            made = verb.build(making.Given(taken, self.around.keys))
         except ValueError as error:
             document.fail(value_node, f"{verb.name} cannot be used so", str(error))
         self._check_reason(verb, value_node, taken)
-        step = model.Step(
+        within = taken.get("within") or model.NOTHING
+        if isinstance(made.condition, model.Signalled):
+            within = made.condition.after + HEARD_WITHIN
+        return model.Step(
             document.place(key_node),
             verb.name,
             self._pod_of(verb, fields, node),
@@ -207,11 +213,10 @@ class _Reader:
             made.action,
             made.condition,
             self._at(fields),
-            taken.get("within") or model.NOTHING,
+            within,
             made.hold,
             expectation=verb.expectation,
         )
-        return replace(step, within=made.condition.after) if isinstance(made.condition, model.Signalled) else step
 
     def _taken(self, verb: Verb, key: yaml.Node, node: yaml.Node) -> dict[str, Any]:
         """Return the values that a verb takes, by field name."""

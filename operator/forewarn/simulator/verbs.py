@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forewarn import contract
-from forewarn.simulator import model, values
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from forewarn.contract import Keys
+from forewarn.simulator import making, model, values
 
 Read = Callable[[str], Any]
 """Reads a scalar's text; raises ``ValueError`` with what is allowed."""
@@ -25,33 +20,13 @@ def text(value: str) -> str:
 
 @dataclass(frozen=True)
 class Field:
-    """One thing that a verb takes; ``example`` is shown in the docs where the default says nothing."""
+    """One thing that a verb takes; ``read`` makes a value of the text, of ``default`` too."""
 
     name: str
     read: Read
     help: str
     default: str | None = None
     required: bool = False
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a step gives its verb: values by field name (``None`` where left out), and the annotation keys."""
-
-    values: Mapping[str, Any]
-    keys: Keys
-
-    def __getitem__(self, name: str) -> Any:
-        return self.values[name]
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a verb's values make of a step."""
-
-    action: model.Action | None = None
-    condition: model.Condition | None = None
-    hold: timedelta = model.NOTHING
 
 
 @dataclass(frozen=True)
@@ -63,7 +38,7 @@ class Verb:
 
     name: str
     help: str
-    build: Callable[[Given], Made]
+    build: Callable[[making.Given], making.Made]
     example: str
     fields: tuple[Field, ...] = ()
     short: str | None = None
@@ -78,94 +53,6 @@ def _within(default: str) -> Field:
 _CONTAINER = Field("container", text, "the container; each that applies where left out")
 _RISK = Field("risk", values.risk, "share of the candidates that must go", "1.00")
 _MESSAGE = Field("message", text, "the sentence for people; a usual one with the local time where left out")
-
-
-def _warning(v: Given, at: Any) -> list[tuple[str, model.Value]]:
-    message = v["message"] if v["message"] is not None else model.MessageFor(at)
-    return [
-        (v.keys.key(contract.WARNING_AT), at),
-        (v.keys.key(contract.WARNING_RISK), v["risk"]),
-        (v.keys.key(contract.WARNING_MESSAGE), message),
-    ]
-
-
-def _warn(v: Given) -> Made:
-    return Made(model.Write(tuple(_warning(v, v["at"]))))
-
-
-def _change(v: Given) -> Made:
-    written: list[tuple[str, model.Value]] = []
-    if v["at"] is not None:
-        written.append((v.keys.key(contract.WARNING_AT), v["at"]))
-    if v["risk"] is not None:
-        written.append((v.keys.key(contract.WARNING_RISK), v["risk"]))
-    message = v["message"] or (model.MessageFor(v["at"]) if v["at"] is not None else None)
-    if message is not None:
-        written.append((v.keys.key(contract.WARNING_MESSAGE), message))
-    if not written:
-        raise ValueError("allowed: at, risk or message, at least one of them")
-    return Made(model.Write(tuple(written)))
-
-
-def _withdraw(v: Given) -> Made:
-    return Made(model.Write(tuple((v.keys.key(name), None) for name in contract.WARNING_NAMES)))
-
-
-def _leave_stale(v: Given) -> Made:
-    return Made(condition=model.WarningPast(v["by"]))
-
-
-def _guarantee(v: Given) -> Made:
-    written: list[tuple[str, model.Value]] = [(v.keys.key(contract.GUARANTEED_UNTIL), v["until"])]
-    if v["status"] is not None:
-        written.append((v.keys.key(contract.GUARANTEE_STATUS), v["status"]))
-    return Made(model.Write(tuple(written)))
-
-
-def _queue(v: Given) -> Made:
-    guarantee: list[tuple[str, model.Value]] = [(v.keys.key(contract.GUARANTEED_UNTIL), v["until"])]
-    at = v["at"] if v["at"] is not None else v["until"]
-    return Made(model.Write((*guarantee, *_warning(v, at))))
-
-
-def _idle(v: Given) -> Made:
-    status, deadline = v.keys.key(contract.IDLE_STATUS), v.keys.key(contract.IDLE_CULL_DEADLINE)
-    return Made(model.Write(((status, v["status"]), (deadline, v["deadline"]))))
-
-
-def _annotate(v: Given) -> Made:
-    return Made(model.Write(tuple(v["annotations"])))
-
-
-def _remove(v: Given) -> Made:
-    return Made(model.Write(tuple((key, None) for key in v["names"])))
-
-
-def _expect_file(v: Given) -> Made:
-    if sum(v[name] is not None for name in ("holds", "contains", "empty")) > 1:
-        raise ValueError("allowed: one of holds, contains and empty")
-    wanted = "" if v["empty"] else v["holds"]
-    if v["name"] == contract.WHOLE_MAP_FILE and wanted is None and v["contains"] is None:
-        raise ValueError("allowed: holds or contains with the whole map")
-    key = v.keys.key(v["name"])
-    return Made(None, model.FileHolds(v["name"], key, wanted, v["contains"], v["container"]), v["for"] or model.NOTHING)
-
-
-def _expect_event(v: Given) -> Made:
-    least, most = (v["count"], v["count"]) if v["count"] is not None else (1, None)
-    count = model.EventCount(v["reason"], least, most, v["note"], v["type"], v["from"])
-    return Made(None, count, v["for"] or model.NOTHING)
-
-
-def _expect_no_event(v: Given) -> Made:
-    return Made(None, model.EventCount(v["reason"], 0, 0, v["note"], v["type"], v["from"]), v["for"])
-
-
-def _expect_grace(v: Given) -> Made:
-    grace = model.Grace(v["seconds"], v["lasted-at-least"], v["lasted-at-most"])
-    if grace == model.Grace():
-        raise ValueError("allowed: seconds, lasted-at-least or lasted-at-most, at least one of them")
-    return Made(None, grace)
 
 
 def _yes(value: str) -> bool:
@@ -197,7 +84,7 @@ VERBS = (
     Verb(
         "create",
         "create the pod and wait until its containers run",
-        lambda _: Made(model.Create(), model.Started()),
+        lambda _: making.Made(model.Create(), model.Started()),
         "create:",
         (Field("within", values.span, "how long its start may take", "3m"),),
         "within",
@@ -205,7 +92,7 @@ VERBS = (
     Verb(
         "warn",
         "write a termination warning: all three keys",
-        _warn,
+        making.warn,
         "warn: {at: now+15m, risk: 0.33}",
         (Field("at", values.instant, "the earliest stop", required=True), _RISK, _MESSAGE),
         "at",
@@ -213,7 +100,7 @@ VERBS = (
     Verb(
         "change",
         "change what is given of a warning",
-        _change,
+        making.change,
         "change: {risk: 1.00}",
         (
             Field("at", values.instant, "the earliest stop"),
@@ -222,11 +109,11 @@ VERBS = (
         ),
         "at",
     ),
-    Verb("withdraw", "remove the three keys of the warning", _withdraw, "withdraw:"),
+    Verb("withdraw", "remove the three keys of the warning", making.withdraw, "withdraw:"),
     Verb(
         "leave-stale",
         "write nothing until the warning's instant is past and the pod still runs",
-        _leave_stale,
+        making.leave_stale,
         "leave-stale: 10s",
         (Field("by", values.span, "how long past it", "0s"),),
         "by",
@@ -234,7 +121,7 @@ VERBS = (
     Verb(
         "guarantee",
         "write the guarantee's end",
-        _guarantee,
+        making.guarantee,
         "guarantee: now+2h",
         (
             Field("until", values.instant, "the guarantee's end", required=True),
@@ -245,7 +132,7 @@ VERBS = (
     Verb(
         "queue",
         "write a warning inside the guarantee",
-        _queue,
+        making.queue,
         "queue: {until: now+1h}",
         (
             Field("until", values.instant, "the guarantee's end", required=True),
@@ -258,7 +145,7 @@ VERBS = (
     Verb(
         "idle",
         "write the idle culler's status and deadline",
-        _idle,
+        making.idle,
         "idle: {status: warning, deadline: now+30m}",
         (
             Field("status", text, "ok, idle or warning", required=True),
@@ -269,34 +156,34 @@ VERBS = (
     Verb(
         "annotate",
         "write any annotations; now+15m and start+90s become instants",
-        _annotate,
+        making.annotate,
         "annotate: {reservation-kind: booking, example.org/note: hello}",
         shape="annotations",
     ),
-    Verb("remove", "remove any annotations", _remove, "remove: [guaranteed-until]", shape="names"),
+    Verb("remove", "remove any annotations", making.remove, "remove: [guaranteed-until]", shape="names"),
     Verb(
         "preempt",
         "delete the pod in the ordinary way, with its own grace; the controller's Event says Preempted",
-        lambda _: Made(model.Delete("Preempted", "A booking needs the GPU of this session.")),
+        lambda _: making.Made(model.Delete("Preempted", "A booking needs the GPU of this session.")),
         "preempt:",
     ),
     Verb(
         "evict",
         "the same delete, of which no warning is given: the reservation was cancelled",
-        lambda _: Made(model.Delete("ReservationCancelled", "The reservation of this session was cancelled.")),
+        lambda _: making.Made(model.Delete("ReservationCancelled", "The reservation of this session was cancelled.")),
         "evict:",
     ),
     Verb(
         "run",
         "run a program on this machine with KUBECONFIG set; it must exit 0",
-        lambda v: Made(model.Run(tuple(v["command"]))),
+        lambda v: making.Made(model.Run(tuple(v["command"]))),
         "run: [kubectl, get, nodes]",
         shape="command",
     ),
     Verb(
         "expect-file",
         "a podinfo file holds what the scenario wrote last, or what is given",
-        _expect_file,
+        making.expect_file,
         "expect-file: termination-warning-at",
         (
             Field("name", _podinfo_file, "the file", required=True),
@@ -313,7 +200,7 @@ VERBS = (
     Verb(
         "expect-event",
         "an Event on the pod; with count, so many and no more",
-        _expect_event,
+        making.expect_event,
         "expect-event: {reason: TerminationWarning, count: 1}",
         (
             *_EVENT_FIELDS,
@@ -327,7 +214,7 @@ VERBS = (
     Verb(
         "expect-no-event",
         "no such Event on the pod, neither now nor for a while",
-        _expect_no_event,
+        making.expect_no_event,
         "expect-no-event: {reason: TerminationWarning, for: 10s}",
         (*_EVENT_FIELDS, Field("for", values.span, "how long none may come", "5s")),
         "reason",
@@ -336,7 +223,7 @@ VERBS = (
     Verb(
         "expect-signal",
         "SIGTERM reached the container soon after the delete (its log says so)",
-        lambda v: Made(None, model.Signalled(v["log"], v["after"], v["container"])),
+        lambda v: making.Made(None, model.Signalled(v["log"], v["after"], v["container"])),
         "expect-signal: 5s",
         (
             Field("after", values.span, "how long after the delete, at most", "5s"),
@@ -349,7 +236,7 @@ VERBS = (
     Verb(
         "expect-exit",
         "a container ended with this code",
-        lambda v: Made(None, model.Exited(v["code"], v["container"])),
+        lambda v: making.Made(None, model.Exited(v["code"], v["container"])),
         "expect-exit: 75",
         (Field("code", values.exit_code, "the exit code", required=True), _CONTAINER, _within("60s")),
         "code",
@@ -358,7 +245,7 @@ VERBS = (
     Verb(
         "expect-grace",
         "the grace that the pod was given, and how much of it was used",
-        _expect_grace,
+        making.expect_grace,
         "expect-grace: {seconds: 600, lasted-at-most: 30s}",
         (
             Field("seconds", values.whole, "terminationGracePeriodSeconds"),
@@ -372,7 +259,7 @@ VERBS = (
     Verb(
         "expect-log",
         "a line of a container's log holds a text",
-        lambda v: Made(None, model.LogHas(v["text"], v["container"])),
+        lambda v: making.Made(None, model.LogHas(v["text"], v["container"])),
         "expect-log: {text: unit 3, container: main}",
         (Field("text", text, "the text", required=True), _CONTAINER, _within("60s")),
         "text",
@@ -381,7 +268,7 @@ VERBS = (
     Verb(
         "expect-gone",
         "the pod is no longer there",
-        lambda _: Made(None, model.Gone()),
+        lambda _: making.Made(None, model.Gone()),
         "expect-gone:",
         (_within("60s"),),
         "within",

@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -332,27 +333,38 @@ async def test_no_kubeconfig(start: Start, tmp_path: Path) -> None:
 
 
 # ── the cluster goes away in the middle ──────────────────────────────────────────────────────────────────────────────
-@pytest.fixture
-async def own_server(tmp_path: Path) -> AsyncIterator[ApiServer]:
-    with ApiServer.start(tmp_path / "apiserver") as server:
-        server.create_namespace("team")
+@pytest.fixture(scope="module")
+def mortal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    with ApiServer.start(tmp_path_factory.mktemp("mortal")) as server:
         yield server
 
 
-async def test_a_short_absence_of_the_server_is_survived(start: Start, own_server: ApiServer) -> None:
-    async with kube.async_client(kube.connect(str(own_server.kubeconfig))) as client, Kubelet(client, "team"):
+@pytest.fixture
+def own_server(mortal_server: ApiServer) -> ApiServer:
+    """A server that a test may kill."""
+    mortal_server.start_again()
+    return mortal_server
+
+
+@pytest.fixture
+def team(own_server: ApiServer, request: pytest.FixtureRequest) -> str:
+    return own_server.create_namespace(f"team-{zlib.crc32(request.node.name.encode())}")
+
+
+async def test_a_short_absence_of_the_server_is_survived(start: Start, own_server: ApiServer, team: str) -> None:
+    async with kube.async_client(kube.connect(str(own_server.kubeconfig))) as client, Kubelet(client, team):
         text = "  - warn: now+15m\n  - expect-event: {reason: Late, from: test, within: 60s}\n"
-        run = await start(text, kubeconfig=own_server.kubeconfig, in_namespace="team")
-        await until_warned(client, "team")
+        run = await start(text, kubeconfig=own_server.kubeconfig, in_namespace=team)
+        await until_warned(client, team)
         await asyncio.to_thread(own_server.kill)
         await asyncio.to_thread(own_server.start_again)
-        pod = await client.get(Pod, "train", namespace="team")
+        pod = await client.get(Pod, "train", namespace=team)
         assert pod.metadata
         create: Any = client.create
         await create(
             kube.AnyEvent(
                 metadata={"name": "late"},
-                regarding={"kind": "Pod", "namespace": "team", "name": "train", "uid": pod.metadata.uid},
+                regarding={"kind": "Pod", "namespace": team, "name": "train", "uid": pod.metadata.uid},
                 reason="Late",
                 note="n",
                 type="Normal",
@@ -361,19 +373,19 @@ async def test_a_short_absence_of_the_server_is_survived(start: Start, own_serve
                 reportingController="test",
                 reportingInstance="t",
             ),
-            namespace="team",
+            namespace=team,
         )
         code, out, err = await run.end()
     assert code == 0, out + err
 
 
-async def test_a_cluster_that_stays_away_ends_the_scenario(start: Start, own_server: ApiServer) -> None:
+async def test_a_cluster_that_stays_away_ends_the_scenario(start: Start, own_server: ApiServer, team: str) -> None:
     async with kube.async_client(kube.connect(str(own_server.kubeconfig))) as client:
-        async with Kubelet(client, "team"):
+        async with Kubelet(client, team):
             run = await start(
-                "  - warn: now+15m\n  - {at: 5m, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace="team"
+                "  - warn: now+15m\n  - {at: 5m, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace=team
             )
-            await until_warned(client, "team")
+            await until_warned(client, team)
         await asyncio.to_thread(own_server.kill)
         code, _, err = await run.end()
     assert code == 2
@@ -384,19 +396,19 @@ async def test_a_cluster_that_stays_away_ends_the_scenario(start: Start, own_ser
 
 
 async def test_a_write_while_the_cluster_is_away_is_one_line_and_says_what_is_left(
-    start: Start, own_server: ApiServer
+    start: Start, own_server: ApiServer, team: str
 ) -> None:
     async with kube.async_client(kube.connect(str(own_server.kubeconfig))) as client:
-        async with Kubelet(client, "team"):
+        async with Kubelet(client, team):
             run = await start(
-                "  - warn: now+15m\n  - {at: 3s, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace="team"
+                "  - warn: now+15m\n  - {at: 3s, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace=team
             )
-            await until_warned(client, "team")
+            await until_warned(client, team)
         await asyncio.to_thread(own_server.kill)
         code, _, err = await run.end()
     assert code == 2
     assert "cannot withdraw pod train" in err
-    assert "kubectl -n team delete pod train" in err
+    assert f"kubectl -n {team} delete pod train" in err
     assert "Traceback" not in err
 
 

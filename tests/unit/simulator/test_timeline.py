@@ -16,7 +16,8 @@ from rich.console import Console
 from forewarn.contract import Keys
 from forewarn.simulator import controller, model, report, seen, timeline
 from forewarn.simulator.document import Place
-from forewarn.simulator.runner import Played, needed_rights
+from forewarn.simulator.preflight import needed_rights
+from forewarn.simulator.runner import Played
 from forewarn.simulator.world import (
     Blind,
     Did,
@@ -279,4 +280,5 @@ def test_an_older_event_has_its_component_elsewhere() -> None:
 
 
 def test_rights_are_those_that_the_steps_need() -> None:
-    assert set(needed_rights(SCENARIO)) == {("list", "pods"), ("watch", "pods"), ("get", "pods"), ("delete", "pods")}
+    pods = ("list", "watch", "get", "patch", "delete")
+    assert set(needed_rights(SCENARIO)) == {(verb, "pods") for verb in pods}

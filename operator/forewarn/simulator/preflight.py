@@ -1,0 +1,150 @@
+"""What is found out before a scenario touches the cluster: the namespace, the rights, each manifest, the clocks."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from lightkube.core.exceptions import ApiError
+from lightkube.generic_resource import create_namespaced_resource
+from lightkube.models.authorization_v1 import ResourceAttributes, SelfSubjectAccessReviewSpec
+from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
+from lightkube.resources.core_v1 import Namespace, Pod
+from lightkube.types import PatchType
+
+from forewarn import kube
+from forewarn.errors import UserError
+from forewarn.simulator import model, seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from lightkube import AsyncClient
+
+FIELD_MANAGER = "forewarn-simulate"
+WholePod: Any = create_namespaced_resource("", "v1", "Pod", "pods")
+"""A pod as it was written: lightkube's own class would drop each field that it does not know."""
+
+
+class Pods:
+    """The requests that make and change the pods of a namespace."""
+
+    def __init__(self, client: AsyncClient, namespace: str) -> None:
+        self._client, self._namespace = client, namespace
+
+    async def create(self, source: model.PodSource, dry_run: bool = False) -> Pod:
+        """Create a pod; raises ``ApiError`` where the API server refuses it."""
+        named = (source.manifest or {})["metadata"].get("namespace")
+        if named not in (None, self._namespace):
+            raise UserError(
+                str(source.place),
+                f"pod {source.name!r} is for namespace {named!r}, not {self._namespace!r}",
+                f"leave it out, or give -n {named}",
+            )
+        create: Any = self._client.create  # its overloads leave out the pods
+        made = await create(
+            WholePod(source.manifest), namespace=self._namespace, field_manager=FIELD_MANAGER, dry_run=dry_run
+        )
+        return msgspec.convert(made.to_dict(), Pod)
+
+    async def annotate(self, name: str, annotations: dict[str, str | None], dry_run: bool = False) -> Pod:
+        """Write annotations in one patch; ``None`` takes one away."""
+        pod: Pod = await self._client.patch(
+            Pod,
+            name,
+            {"metadata": {"annotations": annotations}},
+            namespace=self._namespace,
+            patch_type=PatchType.MERGE,
+            field_manager=FIELD_MANAGER,
+            dry_run=dry_run,
+        )
+        return pod
+
+
+async def preflight(
+    scenario: model.Scenario, client: AsyncClient, namespace: str, clock: Callable[[], datetime]
+) -> timedelta:
+    """Find out, changing nothing, whether a scenario can be played; returns what our clock lacks against the server's.
+
+    Raises ``UserError`` where the namespace, a right or a pod is missing, or a manifest is refused.
+    """
+    with kube.explained(f"use namespace {namespace}"):
+        try:
+            await client.get(Namespace, namespace)
+        except ApiError as error:
+            # Whoever may not read the Namespace object may well work inside it.
+            if error.status.code != 403:
+                raise
+        rights = needed_rights(scenario)
+        answers = await asyncio.gather(*(_may(client, namespace, *right) for right in rights))
+    missing = [" ".join(right) for right, allowed in zip(rights, answers, strict=True) if not allowed]
+    if missing:
+        raise UserError(
+            f"namespace {namespace}",
+            f"the kubeconfig's user may not {', '.join(missing)} there",
+            "this scenario needs that; use a namespace or a kubeconfig that has it",
+        )
+    pods = Pods(client, namespace)
+    offset = timedelta()
+    for source in scenario.pods:
+        sent = clock()
+        if source.existing is None:
+            server = await _try_manifest(pods, source, namespace)
+        else:
+            server = await _try_existing(pods, source.existing, namespace)
+        if server is not None:
+            offset = seen.clock_offset(sent, clock(), server) or offset
+    return offset
+
+
+async def _may(client: AsyncClient, namespace: str, verb: str, resource: str) -> bool:
+    group, _, name = resource.rpartition(":")
+    name, _, sub = name.partition("/")
+    attributes = ResourceAttributes(namespace=namespace, verb=verb, group=group, resource=name, subresource=sub)
+    spec = SelfSubjectAccessReviewSpec(resourceAttributes=attributes)
+    answer = await client.create(SelfSubjectAccessReview(spec=spec))
+    return bool(answer.status and answer.status.allowed)
+
+
+async def _try_manifest(pods: Pods, source: model.PodSource, namespace: str) -> datetime | None:
+    """Return the server's time of a creation that is only tried."""
+    with kube.explained(f"create pod {source.name!r} in namespace {namespace}"):
+        pod = await pods.create(source, dry_run=True)
+    return pod.metadata.creationTimestamp if pod.metadata else None
+
+
+async def _try_existing(pods: Pods, name: str, namespace: str) -> datetime | None:
+    """Return the server's time of a patch that is only tried."""
+    with kube.explained(f"follow pod {name} in namespace {namespace}"):
+        pod = await pods.annotate(name, {"forewarn/clock": "x"}, dry_run=True)
+    fields = (pod.metadata.managedFields if pod.metadata else None) or ()
+    return max((entry.time for entry in fields if entry.manager == FIELD_MANAGER and entry.time), default=None)
+
+
+def needed_rights(scenario: model.Scenario) -> list[tuple[str, str]]:
+    """Return the (verb, resource) pairs that a scenario needs in its namespace; a group stands before a colon."""
+    rights = {("list", "pods"): None, ("watch", "pods"): None}
+    for pod in scenario.pods:
+        # An existing pod is patched in the dry run that shows the server's clock.
+        of_pod = [("get", "pods"), ("patch", "pods")] if pod.existing else [("create", "pods"), ("delete", "pods")]
+        rights |= dict.fromkeys(of_pod)
+    steps: Iterable[model.Step] = (*scenario.steps, *scenario.cleanup)
+    by_action: dict[type[Any], tuple[str, str]] = {
+        model.Write: ("patch", "pods"),
+        model.Delete: ("delete", "pods"),
+    }
+    by_condition: dict[type[Any], tuple[str, str]] = {
+        model.FileHolds: ("get", "pods/exec"),
+        model.EventCount: ("list", "events.k8s.io:events"),
+        model.Signalled: ("get", "pods/log"),
+        model.LogHas: ("get", "pods/log"),
+    }
+    for step in steps:
+        if type(step.action) in by_action:
+            rights[by_action[type(step.action)]] = None
+        if type(step.condition) in by_condition:
+            rights[by_condition[type(step.condition)]] = None
+    return list(rights)
