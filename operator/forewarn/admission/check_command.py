@@ -114,13 +114,22 @@ def check_text(source: str, text: str, inject: InjectSettings, extra: templates.
     ]
 
 
+def missing_client(error: ModuleNotFoundError) -> UserError:
+    """Say which package the cluster's side of a command lacks: a file alone needs none."""
+    return UserError(
+        "the cluster", f"the Python package {error.name!r} is not installed", "pip install 'forewarn[operator]'"
+    )
+
+
 def _live(
     kubeconfig: str | None, namespaces: list[str] | None, sessions_label: tuple[str, str], inject: InjectSettings
 ) -> list[Row]:
-    from lightkube.resources.core_v1 import Namespace, Pod
+    try:
+        from lightkube.resources.core_v1 import Namespace, Pod
 
-    from forewarn import kube
-
+        from forewarn import kube
+    except ModuleNotFoundError as error:
+        raise missing_client(error) from None
     client = kube.client(kube.connect(kubeconfig))
     selector: Any = dict(inject.pod_selector)
     with kube.explained("list pods"):

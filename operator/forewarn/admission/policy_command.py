@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import yaml
 
 from forewarn import settings
+from forewarn.admission.check_command import missing_client
 from forewarn.admission.inject import InjectSettings
 from forewarn.admission.policy import API_GROUP, UNDECIDED, policy
 from forewarn.arguments import Parser
@@ -66,11 +67,13 @@ def _yaml(documents: list[dict[str, Any]]) -> str:
 
 def _ask(kubeconfig: str | None) -> str:
     """Return the newest version of the policy API that the cluster serves. Raises ``UserError``."""
-    from lightkube.core.exceptions import ApiError
-    from lightkube.generic_resource import create_global_resource
+    try:
+        from lightkube.core.exceptions import ApiError
+        from lightkube.generic_resource import create_global_resource
 
-    from forewarn import kube
-
+        from forewarn import kube
+    except ModuleNotFoundError as error:
+        raise missing_client(error) from None
     hint = f"or name it: --api-version {' or '.join(VERSIONS)}"
     try:
         client = kube.client(kube.connect(kubeconfig))

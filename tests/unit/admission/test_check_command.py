@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,14 @@ def test_rubbish_is_judged_without_an_exception() -> None:
 def test_a_file_beside_the_cluster_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "-f", "x", "-A"]) == 2
     assert capsys.readouterr().err.startswith("error: forewarn check: -f goes without -n and -A")
+
+
+def test_a_cluster_without_the_client_library_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "lightkube.resources.core_v1", None)
+    assert cli.main(["check", "-A"]) == 2
+    assert "pip install 'forewarn[operator]'" in capsys.readouterr().err
 
 
 def test_no_cluster_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
