@@ -10,21 +10,20 @@ from forewarn.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# Patterns are texts, compiled at their first use: a launch needs few of them, and compiling all takes milliseconds.
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
-_LABEL = re.compile(_DNS_LABEL)
-_KEY_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_WHOLE = re.compile(r"\d{1,9}", re.ASCII)
+_SUBDOMAIN = rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*"
+_KEY_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_WHOLE = r"[0-9]{1,9}"
+_UNITS = r"([0-9]{1,9}) *[gG](?:i?[bB]|i)?"
 _HOST = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:(?:{_HOST}(?:\.{_HOST})*\.?(?::\d+)?)/)?{_PART}(?:/{_PART})*"
-    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,})?",
-    re.ASCII,
+_IMAGE = (
+    rf"(?:(?:{_HOST}(?:\.{_HOST})*\.?(?::[0-9]+)?)/)?{_PART}(?:/{_PART})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,})?"
 )
 _WORDS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
-_UNITS = re.compile(r"(\d{1,9})\s*(?:g|gb|gi|gib)", re.IGNORECASE | re.ASCII)
 
 LABEL_ALLOWED = "allowed: KEY=VALUE, each at most 63 letters, digits, - _ . (a key may begin with a DNS name and /)"
 ANNOTATION_ALLOWED = "allowed: KEY=VALUE, the key at most 63 letters, digits, - _ . (and before them a DNS name and /)"
@@ -66,8 +65,8 @@ def text(where: str, value: str) -> str:
 def whole(where: str, value: str, low: int, high: int, what: str) -> int:
     """Read a whole number from ``low`` to ``high``."""
     allowed = f"allowed: a whole number from {low} to {high} ({what})"
-    if not _WHOLE.fullmatch(value):
-        units = _UNITS.fullmatch(value.strip())
+    if not re.fullmatch(_WHOLE, value):
+        units = re.fullmatch(_UNITS, value.strip())
         hint = f" (write {units.group(1)}: the unit is GB)" if units else ""
         raise UserError(where, f"{value!r} is no whole number{hint}", allowed)
     if not low <= int(value) <= high:
@@ -84,8 +83,8 @@ def yes_or_no(where: str, value: str) -> bool:
 
 def object_name(where: str, value: str, limit: int = 63, dots: bool = True) -> str:
     """Check the name of a Kubernetes object."""
-    pattern = _SUBDOMAIN if dots else _LABEL
-    if len(value) > limit or not pattern.fullmatch(value):
+    pattern = _SUBDOMAIN if dots else _DNS_LABEL
+    if len(value) > limit or not re.fullmatch(pattern, value):
         kinds = "lower-case letters, digits, - and ." if dots else "lower-case letters, digits and -"
         raise UserError(
             where,
@@ -97,14 +96,14 @@ def object_name(where: str, value: str, limit: int = 63, dots: bool = True) -> s
 
 def host_name(where: str, value: str, allowed: str) -> str:
     """Check a DNS name."""
-    if len(value) > 253 or not _SUBDOMAIN.fullmatch(value):
+    if len(value) > 253 or not re.fullmatch(_SUBDOMAIN, value):
         raise UserError(where, f"{value!r} is no host name", allowed)
     return value
 
 
 def variable_name(where: str, value: str) -> str:
     """Check the name of an environment variable."""
-    if not _VARIABLE.fullmatch(value):
+    if not re.fullmatch(_VARIABLE, value):
         raise UserError(where, f"{value!r} is no name of a variable", "allowed: letters, digits and _, no digit first")
     return value
 
@@ -112,7 +111,7 @@ def variable_name(where: str, value: str) -> str:
 def key(where: str, value: str, allowed: str) -> str:
     """Check the key of a label or an annotation."""
     prefix, slash, name = value.rpartition("/")
-    good = _KEY_NAME.fullmatch(name) and (not slash or (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix)))
+    good = re.fullmatch(_KEY_NAME, name) and (not slash or (len(prefix) <= 253 and re.fullmatch(_SUBDOMAIN, prefix)))
     if not good:
         raise UserError(where, f"{value!r} is no key", allowed)
     return value
@@ -120,7 +119,7 @@ def key(where: str, value: str, allowed: str) -> str:
 
 def label_value(where: str, value: str) -> str:
     """Check the value of a label."""
-    if value and not _KEY_NAME.fullmatch(value):
+    if value and not re.fullmatch(_KEY_NAME, value):
         raise UserError(where, f"{value!r} is no label value", LABEL_ALLOWED)
     return value
 
@@ -143,9 +142,9 @@ def annotation(where: str, value: str) -> tuple[str, str]:
 
 def image(where: str, value: str) -> str:
     """Check an image reference: a bad one would wait forever with InvalidImageName."""
-    if len(value) > 512 or not _IMAGE.fullmatch(value):
+    if len(value) > 512 or not re.fullmatch(_IMAGE, value):
         like = value.lower()
-        hint = f" (did you mean {like}?)" if like != value and len(value) <= 512 and _IMAGE.fullmatch(like) else ""
+        hint = f" (did you mean {like}?)" if like != value and len(value) <= 512 and re.fullmatch(_IMAGE, like) else ""
         raise UserError(
             where, f"{value!r} is no image{hint}", "allowed: [REGISTRY/]NAME[:TAG][@DIGEST], NAME in lower case"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forewarn.errors import UserError
@@ -96,7 +95,8 @@ def warn(wanted: list[LaunchRequest]) -> None:
 
 def _read_script(where: str, path: str) -> str:
     try:
-        return Path(path).read_bytes().decode()
+        with open(path, "rb") as file:  # noqa: PTH123  (pathlib is slow to import)
+            return file.read().decode()
     except UnicodeDecodeError:
         raise UserError(where, f"{path} is not UTF-8", "allowed: a script in UTF-8") from None
     except (OSError, ValueError) as error:
@@ -123,6 +123,7 @@ def _write_plan(path: str, wanted: list[LaunchRequest], dump: bool) -> None:
         "quiet": str(one.quiet),
     }
     try:
-        Path(path).write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  (pathlib is slow to import)
+            file.write("".join(f"{key}={value}\n" for key, value in lines.items()))
     except OSError as error:
         raise UserError("--plan", f"{path} cannot be written: {error.strerror}", "allowed: a file") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from forewarn import contract, settings
+from forewarn import contract
 from forewarn.errors import UserError
 from forewarn_manifests import checks, storage
 from forewarn_manifests.process import SCRIPT_DIRECTORY, process
@@ -314,6 +314,10 @@ def _annotation_prefix(reader: Reader) -> str:
     where, value = (
         (given.where, given.value) if given else (f"profile {reader.profile.name}", reader.profile.annotation_prefix)
     )
+    if value == contract.DEFAULT_PREFIX:
+        return value
+    from forewarn import settings
+
     try:
         return settings.prefix(value)
     except ValueError as error:

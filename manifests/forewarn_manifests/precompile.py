@@ -58,7 +58,7 @@ def compiled() -> str:
         if found:
             raise ValueError(f"{path.name} uses {found.group()}, which runtime.py does not have")
         parts.append(body.replace("def root(", f"def {name}(", 1).rstrip() + "\n\n\n")
-    profiles = {path.stem: read(path) for path in sorted((HERE / "profiles").glob("*.yaml"))}
+    profiles = {path.stem: read(str(path)) for path in sorted((HERE / "profiles").glob("*.yaml"))}
     parts.append("PROFILES = " + pprint.pformat(profiles, width=120, sort_dicts=False) + "\n")
     return "".join(parts)
 

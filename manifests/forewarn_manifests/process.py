@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -180,6 +179,8 @@ def _log_path(where: str, value: str, home: str) -> str:
 
 
 def _has_init(reader: Reader, image: str, command: tuple[str, ...]) -> bool:
+    import fnmatch
+
     return not command and any(fnmatch.fnmatchcase(image, pattern) for pattern in reader.profile.init_images)
 
 

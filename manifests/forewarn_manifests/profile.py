@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from forewarn import contract
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 DEFAULT = "launch"
-_NAME = re.compile(r"[a-z0-9][-a-z0-9]*", re.ASCII)
+_NAME = r"[a-z0-9][-a-z0-9]*"
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,12 @@ class Profile:
     mail_annotation: str
 
 
-def directories(environ: Mapping[str, str]) -> tuple[Path, ...]:
+def directories(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the site's own directories: FOREWARN_PROFILES, separated by colons."""
-    return tuple(Path(part) for part in environ.get("FOREWARN_PROFILES", "").split(":") if part)
+    return tuple(part for part in environ.get("FOREWARN_PROFILES", "").split(":") if part)
 
 
-def load(name: str, where: str, places: Sequence[Path] = ()) -> Profile:
+def load(name: str, where: str, places: Sequence[str] = ()) -> Profile:
     """Find a profile by name, with everything that it extends.
 
     Raises ``UserError``: at ``where`` for a name that is not known, at the file for one that does not fit the schema.
@@ -85,15 +84,17 @@ def load(name: str, where: str, places: Sequence[Path] = ()) -> Profile:
     return from_raw(name, merged(name, where, places))
 
 
-def names(places: Sequence[Path] = ()) -> list[str]:
+def names(places: Sequence[str] = ()) -> list[str]:
     """Return the names of all profiles."""
+    from pathlib import Path
+
     from forewarn_manifests.compiled import PROFILES
 
-    own = [path.stem for place in places if place.is_dir() for path in sorted(place.glob("*.yaml"))]
+    own = [path.stem for place in places if Path(place).is_dir() for path in sorted(Path(place).glob("*.yaml"))]
     return list(dict.fromkeys([*PROFILES, *own]))
 
 
-def merged(name: str, where: str, places: Sequence[Path] = ()) -> dict[str, Any]:
+def merged(name: str, where: str, places: Sequence[str] = ()) -> dict[str, Any]:
     """Return a profile's raw values, those of the profiles that it extends beneath them."""
     chain: list[dict[str, Any]] = []
     seen: set[tuple[str, int]] = set()
@@ -116,18 +117,20 @@ def merged(name: str, where: str, places: Sequence[Path] = ()) -> dict[str, Any]
     return result
 
 
-def _find(name: str, where: str, places: Sequence[Path], first: int) -> tuple[dict[str, Any], int, str]:
+def _find(name: str, where: str, places: Sequence[str], first: int) -> tuple[dict[str, Any], int, str]:
     from forewarn_manifests.compiled import PROFILES
 
-    if _NAME.fullmatch(name):
+    if re.fullmatch(_NAME, name):
         for index, place in enumerate(places[first:], first):
-            if not place.is_dir():
+            from pathlib import Path  # here, since only a site's own profiles need it
+
+            if not Path(place).is_dir():
                 raise UserError(
-                    "FOREWARN_PROFILES", f"{str(place)!r} is no directory", "allowed: directories, with : between"
+                    "FOREWARN_PROFILES", f"{place!r} is no directory", "allowed: directories, with : between"
                 )
-            path = place / f"{name}.yaml"
+            path = Path(place, f"{name}.yaml")
             if path.is_file():
-                return read(path), index, str(path)
+                return read(str(path)), index, str(path)
         if name in PROFILES and first <= len(places):
             return cast("dict[str, Any]", PROFILES[name]), len(places), f"profile {name}"
     from forewarn_manifests.checks import one_of
@@ -136,23 +139,24 @@ def _find(name: str, where: str, places: Sequence[Path], first: int) -> tuple[di
     raise UserError(where, f"nothing below {name!r} to extend", "extend another profile")
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: str) -> dict[str, Any]:
     """Read and check one profile file."""
     import json
+    from pathlib import Path
 
     import yaml
 
     from forewarn_manifests.schema import check
 
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        raw = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UserError(f"{path}{line}", str(error.problem), "allowed: YAML") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(str(path), f"cannot be read: {error}") from None
+        raise UserError(path, f"cannot be read: {error}") from None
     schema = json.loads((Path(__file__).parent / "profiles/schema.json").read_text(encoding="utf-8"))
-    check({} if raw is None else raw, schema, str(path))
+    check({} if raw is None else raw, schema, path)
     return cast("dict[str, Any]", raw or {})
 
 

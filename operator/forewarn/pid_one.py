@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,11 +19,8 @@ INITS = frozenset({"tini", "dumb-init", "catatonit", "docker-init", "init", "s6-
 PREFIXES = frozenset({"env", "nice", "nohup", "stdbuf", "setsid", "exec"})
 """Programs that replace themselves by the command behind them."""
 
-_TRAP = re.compile(r"\btrap\b[^\n;]*\b(SIG)?(TERM|EXIT)\b|\btrap\b[^\n;]*\s(15|0)\b")
-_TOKEN = re.compile(
-    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|[<>]&|&>|(?P<end>&&|[;\n])|(?P<clever>[|&`])""",
-    re.DOTALL,
-)
+_TRAP = r"\btrap\b[^\n;]*\b(SIG)?(TERM|EXIT)\b|\btrap\b[^\n;]*\s(15|0)\b"
+_PIECE = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|[<>]&|&>|(?P<end>&&|[;\n])|(?P<clever>[|&`])"""
 _KEYWORDS = frozenset({"if", "for", "while", "until", "case", "select", "function", "{", "(", "((", "[[", "!", "time"})
 _SHOWN = 160
 
@@ -46,7 +42,7 @@ def swallows_sigterm(command: Sequence[str], args: Sequence[str]) -> str | None:
             return f"end {rest[0]} with 'exec PROGRAM', or let it trap TERM"
         return "start the program itself instead of a shell"
     index, script = text
-    if _TRAP.search(script):
+    if re.search(_TRAP, script):
         return None
     pieces = _commands(script)
     if pieces is None or any(words[0] in _KEYWORDS or words[0].startswith("(") for _, words in pieces if words):
@@ -57,6 +53,8 @@ def swallows_sigterm(command: Sequence[str], args: Sequence[str]) -> str | None:
     if "\n" in script.strip():
         return "put exec before its last command: exec " + _shown(script[start:])
     mended = f"{script[:start]}exec {script[start:].rstrip()}"
+    import shlex
+
     return "write: " + _shown(shlex.join([*line[:index], mended, *line[index + 1 :]]))
 
 
@@ -69,7 +67,7 @@ def script_swallows_sigterm(text: str) -> bool:
             return False
     else:
         body = text
-    return not _TRAP.search(body) and not re.search(r"^\s*exec\s+[^\s<>&0-9]", body, re.MULTILINE)
+    return not re.search(_TRAP, body) and not re.search(r"^\s*exec\s+[^\s<>&0-9]", body, re.MULTILINE)
 
 
 def _behind_prefixes(words: list[str]) -> list[str]:
@@ -106,8 +104,10 @@ def _commands(script: str) -> list[tuple[int, list[str]]] | None:
 
     ``None`` for pipes, background jobs, substitutions by backticks and unbalanced quotes: too clever to mend.
     """
+    import shlex
+
     ends = [(0, 0)]
-    for match in _TOKEN.finditer(script):
+    for match in re.finditer(_PIECE, script, re.DOTALL):
         if match.lastgroup == "clever":
             return None
         if match.lastgroup == "end":
