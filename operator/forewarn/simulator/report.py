@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from forewarn.simulator.controller import Progress
     from forewarn.simulator.runner import Played
 
-NO_BREAK = "\u00a0"
-
 WIDE = 104
 """Columns from which on the table has lines between its cells."""
 
@@ -82,7 +80,8 @@ def _exit_text(came: timeline.Came) -> Text:
 
 def _after(seconds: float) -> str:
     text = f"+{seconds:.1f} s" if seconds < 10 else f"+{wording.span(seconds)}"
-    return text.replace(" ", NO_BREAK)
+    # Without a space: the table would break the line there, at a no-break space too.
+    return text.replace(" ", "")
 
 
 def summary(played: Played) -> list[str]:

@@ -134,7 +134,7 @@ def shown(result: Played) -> str:
     out = io.StringIO()
     with report.Screen(out, io.StringIO(), KEYS) as screen:
         screen.end(result)
-    return out.getvalue().replace(report.NO_BREAK, " ")
+    return out.getvalue()
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 124])
@@ -151,7 +151,7 @@ def test_a_narrow_terminal_loses_nothing(width: int) -> None:
 
 def test_the_table_tells_the_story() -> None:
     text = shown(played(True, *HISTORY))
-    for expected in ("warned: may stop from 19:45:00", "TerminationWarning +0.5 s", "+0.3 s", "75 +5.0 s"):
+    for expected in ("warned: may stop from 19:45:00", "TerminationWarning +0.5s", "+0.3s", "75 +5.0s"):
         assert expected in text
     assert text.splitlines()[-1] == "passed"
     assert max(len(line) for line in text.splitlines()) <= report.WIDTH
@@ -165,6 +165,43 @@ def test_what_failed_stands_in_the_last_lines() -> None:
 def test_square_brackets_of_a_log_are_no_markup() -> None:
     text = shown(played(True, *HISTORY, Logged(after(40), "p", "m", "[red]epoch[/] 3")))
     assert "[red]epoch[/] 3" in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_the_newest_rows_and_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("LINES", str(report.HEAD_LINES + report.ROW_LINES))
+    monkeypatch.setenv("TERM", "xterm")
+    out, err = Terminal(), io.StringIO()
+    open_step = controller.Progress(controller.Stage.OPEN, T0, detail="not yet")
+    unfinished = played(True, *HISTORY)
+    unfinished.state = controller.State((open_step,), T0, T0)
+    with report.Screen(out, err, KEYS) as screen:
+        screen.tell(unfinished, None)
+        live = out.getvalue()
+        screen.end(played(True, *HISTORY))
+    assert "preempted" in live
+    assert "withdrew" not in live
+    assert "now: preempt — not yet" in live
+    assert "withdrew" in out.getvalue().removeprefix(live)
+    assert err.getvalue() == ""
+
+
+def test_without_a_terminal_each_happening_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    err = io.StringIO()
+    unfinished = played(True)
+    with report.Screen(io.StringIO(), err, KEYS) as screen:
+        for happening in HISTORY:
+            screen.tell(unfinished, happening)
+    lines = err.getvalue().splitlines()
+    assert lines[0] == "19:30:00 created the pod"
+    assert "19:30:10 Event TerminationWarning: note" in lines
+    assert "19:30:35 container m ended with 75" in lines
+    assert not any("SIGTERM came" in line for line in lines)
 
 
 def test_json_holds_the_rows_and_the_outcome_of_each_step() -> None:
