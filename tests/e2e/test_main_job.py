@@ -91,7 +91,7 @@ def outcomes(operator: Cluster) -> Iterator[dict[str, Outcome]]:
         yield dict(zip(names, asyncio.run(everything()), strict=True))
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [*GENTLE, "demo"])
 def test_scenario(name: str, outcomes: dict[str, Outcome]) -> None:
     check(name, outcomes[name])
