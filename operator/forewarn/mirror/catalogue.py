@@ -207,7 +207,8 @@ def clean(text: str, limit: int = NOTE_BYTES) -> str:
     Annotation values are the tenant's to write: line breaks, terminal escapes, bidirectional overrides and lone
     surrogates become spaces, so that a note is only ever one printable line.
     """
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    printable = text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
+    line = " ".join(printable.split())
     data = line.encode()
     if len(data) <= limit:
         return line

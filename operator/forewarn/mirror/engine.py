@@ -8,11 +8,11 @@ import logging
 from collections import Counter, OrderedDict, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from forewarn import contract
 from forewarn.mirror import events
-from forewarn.mirror.api import FAILURES, METADATA, Api, Refusal
-from forewarn.mirror.episodes import Around, Notice, Rules, ended_unobserved, step
+from forewarn.mirror.api import FAILURES, Api, Refusal
+from forewarn.mirror.episodes import RECENT, Around, Notice, Restatement, Rules, ended_unobserved, step
 from forewarn.mirror.events import Recovered, Target
+from forewarn.mirror.lookups import Lookups
 from forewarn.mirror.pods import Seen, observe
 from forewarn.mirror.schedule import Schedule
 from forewarn.mirror.story import NOTHING, Story
@@ -20,7 +20,7 @@ from forewarn.mirror.watch import NAMESPACES_PATH
 from forewarn.mirror.writer import Owed, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine
     from datetime import datetime
 
     from forewarn.mirror.clock import Clock
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-CAUSES = ("Preempted", "ReservationCancelled", "ReservationReassigned")
-"""Reasons of the reservation controller's own Events on a session that it stops."""
 CAUSE_WAITS = (0.0, 1.0, 2.0)
 """Seconds before each look for such an Event: three seconds in all."""
-LOOKS_AT_ONCE = 8
 GRAVES = 5000
 """Deleted pods remembered, so that a list that was under way does not bring one back."""
 AGAIN_WAITS = (0.5, 1.0, 2.0, 5.0)
@@ -73,7 +70,8 @@ class Engine:
     def __init__(
         self, api: Api, clock: Clock, scope: Scope, rules: Rules, metrics: Metrics, rate: float, instance: str
     ) -> None:
-        self._api, self.clock, self._scope, self._rules, self._metrics = api, clock, scope, rules, metrics
+        self.clock, self._scope, self._rules, self._metrics = clock, scope, rules, metrics
+        self._look = Lookups(api, scope)
         self.writer = Writer(api, self, rate, instance)
         self.schedule = Schedule(clock, self._due)
         self.records: dict[str, Record] = {}
@@ -87,7 +85,6 @@ class Engine:
         self._unlisted = set(scope.streams)
         self.listed_once = asyncio.Event()
         self.leading = False
-        self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- what the watch tells (Listener)
@@ -139,12 +136,7 @@ class Engine:
 
     async def find_namespaces(self) -> None:
         """List the session namespaces: those that came or went while no watch told so are taken now."""
-        if not self._scope.everywhere:
-            return
-        params = {"labelSelector": self._scope.sessions_label}
-        found = {
-            str(each["metadata"]["name"]) async for each in self._api.list(NAMESPACES_PATH, params, accept=METADATA)
-        }
+        found = await self._look.namespaces()
         for name in list(self._followed - found):
             self.namespace(name, False)
         for name in found - self._followed:
@@ -244,30 +236,30 @@ class Engine:
         if record.gone_at is not None and record.story.over and not result.tell:
             self._forget(uid)
 
-    def _owe(self, said: Any, pod: Target, job: tuple[str, str] | None) -> None:
+    def _owe(self, said: Notice | Restatement, pod: Target, owner: tuple[str, str] | None) -> None:
         now = asyncio.get_running_loop().time()
-        self.writer.put(Owed(said, pod, None, now))
-        if isinstance(said, Notice):
-            log.info(
-                said.note,
-                extra=_fields(pod, reason=said.reason.name, episode=said.story.episode),
-            )
-            record = self.records.get(pod.uid)
-            self._metrics.told(said, record.seen.deleted if record else None, self._rules.keys)
-            if said.on_job and job is not None:
-                self.writer.put(Owed(said, pod, Target("Job", pod.namespace, *job), now))
+        if isinstance(said, Restatement):
+            self.writer.put(Owed(said, pod, None, now))
+            return
+        log.info(said.note, extra=_fields(pod, reason=said.reason.name, episode=said.story.episode))
+        record = self.records.get(pod.uid)
+        self._metrics.told(said, record.seen.deleted if record else None, self._rules.keys)
+        job = Target("Job", pod.namespace, *owner) if owner is not None else None
+        self.writer.put(Owed(said, pod, job, now))
+        if job is not None and said.on_job:
+            self.writer.put(Owed(said, pod, job, now, copy=True))
 
     # ---- what became of the writes (Author)
 
     def stored(self, owed: Owed, fresh: bool) -> None:
         """Take that an Event is stored."""
-        if isinstance(owed.said, Notice):
-            if fresh and owed.job is None:
-                self._metrics.events.labels(owed.said.reason.name).inc()
-            elif not fresh and owed.job is None:
-                self._metrics.conflicts.inc()
-        else:
+        if isinstance(owed.said, Restatement):
             self._metrics.restatements.inc()
+        elif not owed.copy:
+            if fresh:
+                self._metrics.events.labels(owed.said.reason.name).inc()
+            else:
+                self._metrics.conflicts.inc()
         self._metrics.lag.observe(asyncio.get_running_loop().time() - owed.since)
         self._retire(owed)
 
@@ -297,7 +289,7 @@ class Engine:
 
     def _retire(self, owed: Owed) -> None:
         record = self.records.get(owed.pod.uid)
-        if record is not None and record.gone_at is not None and owed.said.story.over and owed.job is None:
+        if record is not None and record.gone_at is not None and owed.said.story.over and not owed.copy:
             self._forget(owed.pod.uid)
 
     # ---- reading back
@@ -308,7 +300,11 @@ class Engine:
 
     async def lead(self) -> None:
         """Recover every story from the stored Events and begin to write. Needs the first lists to be complete."""
-        found = events.recover(await self._stored(sorted(self._scope.namespaces)))
+        stored = await self._look.stored(sorted(self._scope.namespaces))
+        found = events.recover(stored)
+        for notice, pod, job in events.untold_jobs(stored, self.clock.now() - RECENT):
+            if pod.namespace in self._followed:
+                self.writer.put(Owed(notice, pod, job, asyncio.get_running_loop().time(), copy=True))
         for record in self.records.values():
             mine = found.pop(record.seen.uid, None)
             record.story = mine.story if mine else NOTHING
@@ -334,17 +330,10 @@ class Engine:
         self.writer.forget_all()
         self._metrics.leading.set(0)
 
-    async def _stored(self, namespaces: Iterable[str]) -> list[dict[str, Any]]:
-        """Return our own stored Events, of the namespaces or of all."""
-        selector = {"fieldSelector": f"reportingController={contract.REPORTING_CONTROLLER}"}
-        paths = [events.path(namespace) for namespace in namespaces] or [f"{events.API}/events"]
-        return [event for path in paths async for event in self._api.list(path, selector)]
-
     async def _load(self, namespace: str) -> None:
         """Read the pods and stories of a namespace that became a session namespace."""
-        params = {"labelSelector": self._scope.pod_selector} if self._scope.pod_selector else {}
-        pods = [pod async for pod in self._api.list(f"/api/v1/namespaces/{namespace}/pods", params)]
-        found = events.recover(await self._stored([namespace]))
+        pods = await self._look.pods(f"/api/v1/namespaces/{namespace}/pods")
+        found = events.recover(await self._look.stored([namespace]))
         self._loading.discard(namespace)
         for pod in pods:
             seen = observe(pod, self._rules.keys)
@@ -362,12 +351,9 @@ class Engine:
     async def _settle(self, record: Record) -> None:
         """After a conflict: take the story from what is stored and the pod as it is now."""
         seen, pod = record.seen, record.target
-        stored = await self._api.request(
-            "GET", events.path(seen.namespace), {"fieldSelector": f"regarding.uid={seen.uid}"}
-        )
-        found = events.recover(stored.get("items") or [])
+        found = events.recover(await self._look.events_of(pod))
         record.story = found[seen.uid].story if seen.uid in found else record.story
-        now_there = await self._pod(pod)
+        now_there = await self._look.pod(pod)
         record.settling = False
         if now_there is not None:
             record.seen = observe(now_there, self._rules.keys)
@@ -376,21 +362,9 @@ class Engine:
         if seen.uid in self.records:
             self._touch(record)
 
-    async def _pod(self, pod: Target) -> dict[str, Any] | None:
-        """Return the pod's object, ``None`` if that pod is gone."""
-        try:
-            there: dict[str, Any] = await self._api.request(
-                "GET", f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-            )
-        except Refusal as error:
-            if error.code != 404:
-                raise
-            return None
-        return there if there["metadata"]["uid"] == pod.uid else None
-
     async def _verify(self, pod: Target) -> None:
         """Tell the end of a pod that no list holds, if it is really gone."""
-        there = await self._pod(pod)
+        there = await self._look.pod(pod)
         record = self.records.get(pod.uid)
         if there is not None:
             if record is not None:
@@ -404,7 +378,7 @@ class Engine:
         one = self._recovered.pop(pod.uid, None)
         if one is not None and self.leading:
             for said in ended_unobserved(one.story, self.clock.now()).tell:
-                self._owe(said, one.pod, None)
+                self._owe(said, one.pod, one.job)
 
     async def _sweep(self, stream: str, generation: int) -> None:
         """After a list that was made anew: look for those who are not in it."""
@@ -418,7 +392,7 @@ class Engine:
             and self._stream(record.seen.namespace) == stream
         ]
         for record in missing:
-            if await self._pod(record.target) is None and record.gone_at is None:
+            if await self._look.pod(record.target) is None and record.gone_at is None:
                 self._bury(record, record.seen)
 
     async def _ask_cause(self, record: Record) -> None:
@@ -428,24 +402,13 @@ class Engine:
         for wait in CAUSE_WAITS[:1] if late else CAUSE_WAITS:
             await asyncio.sleep(wait)
             try:
-                cause = await self._cause(record.seen)
+                cause = await self._look.cause(record.target)
             except (Refusal, *FAILURES) as error:
                 log.warning("the controller's Events cannot be read: %s", error)
             if cause:
                 break
         record.cause = cause
         self._touch(record)
-
-    async def _cause(self, seen: Seen) -> str:
-        async with self._looks:
-            stored = await self._api.request(
-                "GET", events.path(seen.namespace), {"fieldSelector": f"regarding.uid={seen.uid}"}
-            )
-        for event in stored.get("items") or []:
-            by = (event.get("reportingController"), (event.get("deprecatedSource") or {}).get("component"))
-            if contract.RESERVATION_CONTROLLER in by and event.get("reason") in CAUSES:
-                return str(event["reason"])
-        return ""
 
     # ---- tasks
 

@@ -11,20 +11,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forewarn import contract
-from forewarn.mirror.catalogue import clean
+from forewarn.contract import parse_instant
+from forewarn.mirror.catalogue import Reason, clean
+from forewarn.mirror.episodes import Notice
 from forewarn.mirror.story import Story, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from forewarn.mirror.catalogue import Reason
-    from forewarn.mirror.episodes import Notice, Restatement
+    from forewarn.mirror.episodes import Restatement
 
 STORY = "forewarn/story"
 """Annotation of an Event: the story up to and including it."""
 EPISODE = "forewarn/episode"
 """Annotation of an Event: the number of the episode that it belongs to."""
+JOB = "forewarn/job"
+"""Annotation of an Event on a pod: name and uid of its Job."""
+ON_JOB = "forewarn/on-job"
+"""Annotation of an Event on a pod: the Job is told too."""
 POD_UID = "forewarn/pod-uid"
 """Annotation of an Event on a Job: the pod that it speaks of."""
 
@@ -77,9 +82,13 @@ def job_name(job: Target, pod_uid: str, story: Story, reason: Reason) -> str:
     return name(job, pod_uid, reason.name, story.episode)
 
 
-def of_pod(notice: Notice, pod: Target, instance: str) -> dict[str, Any]:
+def of_pod(notice: Notice, pod: Target, instance: str, job: Target | None = None) -> dict[str, Any]:
     """Return the Event that tells ``notice`` on the pod; ``instance`` names the mirror that writes it."""
     annotations = {EPISODE: str(notice.story.episode), STORY: encode(notice.story)}
+    if job is not None:
+        annotations[JOB] = f"{job.name}/{job.uid}"
+        if notice.on_job:
+            annotations[ON_JOB] = "true"
     return _event(notice, entry_name(pod, notice.story.entry), pod, annotations, notice.note, instance)
 
 
@@ -130,6 +139,8 @@ class Recovered:
 
     pod: Target
     story: Story
+    job: tuple[str, str] | None
+    """Name and uid of the owning Job."""
 
 
 def is_ours(event: Mapping[str, Any]) -> bool:
@@ -164,10 +175,38 @@ def recover(stored: Iterable[Mapping[str, Any]]) -> dict[str, Recovered]:
             continue
         known = newest.get(target.uid)
         if known is None or _order(story) > _order(known.story):
-            newest[target.uid] = Recovered(target, story)
+            newest[target.uid] = Recovered(target, story, _job_of(event))
     return newest
+
+
+def _job_of(event: Mapping[str, Any]) -> tuple[str, str] | None:
+    name, slash, uid = str(((event.get("metadata") or {}).get("annotations") or {}).get(JOB, "")).partition("/")
+    return (name, uid) if slash else None
 
 
 def _order(story: Story) -> tuple[int, int]:
     # A restated Event carries a later state of the same number.
     return story.entry, story.restated
+
+
+def untold_jobs(stored: Iterable[Mapping[str, Any]], since: datetime) -> list[tuple[Notice, Target, Target]]:
+    """Return (notice, pod, Job) of each Event since then whose Job was not told: a mirror ended between the two."""
+    ours = [event for event in stored if is_ours(event)]
+    names = {(event["metadata"].get("namespace"), event["metadata"]["name"]) for event in ours}
+    missing = []
+    for event in ours:
+        pod, story, at, owner = (
+            target_of(event),
+            story_of(event),
+            parse_instant(str(event["eventTime"])),
+            _job_of(event),
+        )
+        if ON_JOB not in (event["metadata"].get("annotations") or {}) or at is None or at < since:
+            continue
+        if pod.kind != "Pod" or story is None or owner is None:
+            continue
+        job = Target("Job", pod.namespace, *owner)
+        reason = Reason.__members__.get(str(event.get("reason")))
+        if reason is not None and (pod.namespace, job_name(job, pod.uid, story, reason)) not in names:
+            missing.append((Notice(reason, str(event.get("note")), at, story, on_job=True), pod, job))
+    return missing

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TextIO
 
-from forewarn import contract
 from forewarn.errors import UserError
 from forewarn.mirror import events
-from forewarn.mirror.api import FAILURES, METADATA, Api, Refusal, new_session
+from forewarn.mirror.api import FAILURES, Api, Refusal, new_session
 from forewarn.mirror.clock import Clock
 from forewarn.mirror.episodes import Around, Notice, Rules, ended_unobserved, step
+from forewarn.mirror.lookups import Lookups
 from forewarn.mirror.pods import Seen, observe
 from forewarn.mirror.story import NOTHING
-from forewarn.mirror.watch import NAMESPACES_PATH, Scope
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from lightkube.config.kubeconfig import SingleConfig
 
     from forewarn.mirror.events import Recovered
+    from forewarn.mirror.watch import Scope
 
 
 def run(config: SingleConfig, scope: Scope, rules: Rules, out: TextIO) -> int:
@@ -39,12 +39,10 @@ async def _look(config: SingleConfig, scope: Scope, rules: Rules) -> tuple[list[
     clock = Clock()
     async with new_session(config, clock.answered) as session:
         api = Api(config, session)
-        followed = set(scope.namespaces) or await _labelled(api, scope)
-        params = {"labelSelector": scope.pod_selector} if scope.pod_selector else {}
-        pods = [observe(pod, rules.keys) for stream in scope.streams async for pod in api.list(stream, params)]
-        selector = {"fieldSelector": f"reportingController={contract.REPORTING_CONTROLLER}"}
-        paths = [events.path(namespace) for namespace in scope.namespaces] or [f"{events.API}/events"]
-        stored = events.recover([event for path in paths async for event in api.list(path, selector)])
+        look = Lookups(api, scope)
+        followed = await look.namespaces()
+        pods = [observe(pod, rules.keys) for stream in scope.streams for pod in await look.pods(stream)]
+        stored = events.recover(await look.stored(scope.namespaces))
     pods = [seen for seen in pods if seen.namespace in followed]
     now = clock.now()
     lines = [line for seen in pods for line in _of_pod(seen, stored.pop(seen.uid, None), pods, rules, now)]
@@ -55,11 +53,6 @@ async def _look(config: SingleConfig, scope: Scope, rules: Rules) -> tuple[list[
                 _line(gone.pod, said) for said in ended_unobserved(gone.story, now).tell if isinstance(said, Notice)
             ]
     return lines, len(pods)
-
-
-async def _labelled(api: Api, scope: Scope) -> set[str]:
-    listed = api.list(NAMESPACES_PATH, {"labelSelector": scope.sessions_label}, accept=METADATA)
-    return {str(each["metadata"]["name"]) async for each in listed}
 
 
 def _of_pod(seen: Seen, found: Recovered | None, pods: list[Seen], rules: Rules, now: datetime) -> list[str]:

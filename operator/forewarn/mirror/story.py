@@ -6,10 +6,11 @@ session is all that a start, a takeover or a conflict needs, and expired older o
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
+
+import orjson
 
 from forewarn.contract import UTC
 
@@ -78,14 +79,14 @@ def encode(story: Story) -> str:
     for field in fields(Story):
         value = getattr(story, field.name)
         if value != field.default:
-            values[field.name] = value.isoformat() if isinstance(value, datetime) else value
-    return json.dumps(values, separators=(",", ":"))
+            values[field.name] = value
+    return orjson.dumps(values).decode()
 
 
 def decode(text: str | None) -> Story | None:
     """Read a story; ``None`` for anything else: an Event can be written by whoever may write Events."""
     try:
-        values = json.loads(text or "")
+        values = orjson.loads(text or "")
         return Story(**{name: _value(name, value) for name, value in values.items()})
     except (ValueError, TypeError, AttributeError, RecursionError, KeyError):
         return None

@@ -32,18 +32,19 @@ REFUSED_EVERYWHERE = 3
 
 @dataclass(slots=True)
 class Owed:
-    """One Event to write: on the pod (``job`` is None), or its copy on the Job."""
+    """One Event to write: on the pod, or its copy on the Job that owns it."""
 
     said: Notice | Restatement
     pod: Target
     job: Target | None
     since: float
-    """By the monotonic clock, when it was decided."""
+    """By the loop's clock, when it was decided."""
+    copy: bool = False
 
     @property
     def key(self) -> str:
         """Events of one key are written one after the other."""
-        return f"{self.pod.uid}/job" if self.job else self.pod.uid
+        return f"{self.pod.uid}/job" if self.copy else self.pod.uid
 
 
 class Outcome(Enum):
@@ -213,9 +214,9 @@ class Writer:
         return True
 
     def _body(self, owed: Owed, said: Notice) -> dict[str, Any]:
-        if owed.job is not None:
+        if owed.copy and owed.job is not None:
             return events.of_job(said, owed.job, owed.pod, self._instance)
-        return events.of_pod(said, owed.pod, self._instance)
+        return events.of_pod(said, owed.pod, self._instance, owed.job)
 
     async def _refused(self, owed: Owed, error: Refusal) -> Outcome:
         if error.code == 409 and isinstance(owed.said, Notice):
@@ -236,7 +237,7 @@ class Writer:
 
     async def _taken(self, owed: Owed, said: Notice) -> Outcome:
         """Read the Event that has the number: our own whose answer was lost, a twin's same news, or other news."""
-        if owed.job is not None:
+        if owed.copy:
             self._succeeded(owed.pod.namespace)
             self._author.stored(owed, False)
             return Outcome.STORED

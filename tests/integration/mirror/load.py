@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import orjson
 
 from forewarn import contract, kube
 from forewarn.mirror.api import MERGE_PATCH, Api, new_session
@@ -29,9 +29,11 @@ class Stored:
     name: str
     kind: str
     reason: str
-    story: Story | None
-    unique: str
-    note: str
+    event: Mapping[str, Any]
+
+    @property
+    def story(self) -> Story | None:
+        return story_of(self.event)
 
 
 class Cluster:
@@ -72,7 +74,7 @@ class Cluster:
             try:
                 async with self.session.get(self.url + path, params=params, timeout=timeout) as answer:
                     async for line in answer.content:
-                        event = json.loads(line)
+                        event = orjson.loads(line)
                         version = event["object"]["metadata"].get("resourceVersion", version)
                         if event["type"] == "ADDED":
                             self._take(event["object"])
@@ -90,9 +92,7 @@ class Cluster:
                 regarding["name"],
                 regarding["kind"],
                 event["reason"],
-                story_of(event),
-                event["metadata"]["name"],
-                event["note"],
+                event,
             )
         )
 

@@ -99,7 +99,7 @@ def play(sequence: list[Look], *, restarts: bool) -> tuple[list[Notice | Restate
 
 
 @given(st.lists(looks(), max_size=25))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_an_episode_has_one_opening_and_at_most_one_end(sequence: list[Look]) -> None:
     told, story = play(sequence, restarts=True)
     notices = [said for said in told if isinstance(said, Notice)]
@@ -114,7 +114,7 @@ def test_an_episode_has_one_opening_and_at_most_one_end(sequence: list[Look]) ->
 
 
 @given(st.lists(looks(), max_size=25))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_note_fits_an_event_whatever_the_annotations_hold(sequence: list[Look]) -> None:
     for said in play(sequence, restarts=False)[0]:
         if isinstance(said, Notice):
@@ -123,7 +123,7 @@ def test_a_note_fits_an_event_whatever_the_annotations_hold(sequence: list[Look]
 
 
 @given(st.lists(looks(), min_size=1, max_size=15))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_nothing_is_said_that_the_observation_does_not_show(sequence: list[Look]) -> None:
     story, now = NOTHING, 0.0
     for look in sequence:
@@ -145,7 +145,7 @@ def test_nothing_is_said_that_the_observation_does_not_show(sequence: list[Look]
 
 
 @given(st.lists(looks(), max_size=15))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_story_survives_its_event(sequence: list[Look]) -> None:
     _, story = play(sequence, restarts=False)
     assert decode(encode(story)) == story
