@@ -113,7 +113,7 @@ def _last_words(played: Played) -> list[str]:
             continue
         count = LAST_WORDS if played.passed else 4 * LAST_WORDS
         lines.append(f"last lines of {name}'s log:")
-        lines += [f"  {line.at:%H:%M:%S} {line.text[:200]}" for line in pod.log[-count:]]
+        lines += [f"  {line.at:%H:%M:%S} {line.text[:200]}" for line in list(pod.log)[-count:]]
     return lines
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+LOG_LINES = 50_000
+"""The last lines that are kept of a pod's log."""
 SECOND = timedelta(seconds=1)
 DELETES = ("preempt", "evict")
 """The verbs that delete the pod."""
@@ -208,7 +210,7 @@ class PodState:
     written: dict[str, str] = field(default_factory=dict)
     files: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     events: dict[str, EventSeen] = field(default_factory=dict)
-    log: list[Logged] = field(default_factory=list)
+    log: deque[Logged] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     blind: dict[str, str] = field(default_factory=dict)
 
 
@@ -221,7 +223,10 @@ class World:
 
     def apply(self, happening: Happening) -> bool:
         """Take a happening in; returns whether it says anything new."""
-        if not happening.apply(self.pods[happening.pod]):
+        pod = self.pods[happening.pod]
+        if not happening.apply(pod):
             return False
-        self.history.append(happening)
+        # Of a log only what follows the delete is part of the story; a program may write a lot before.
+        if not isinstance(happening, Logged) or pod.deleted_at is not None:
+            self.history.append(happening)
         return True
