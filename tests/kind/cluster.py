@@ -54,11 +54,11 @@ def load() -> Cluster | None:
         return None
 
 
-def kubectl(kubeconfig: str | Path, *arguments: str, timeout: float = 30) -> str:
+def kubectl(kubeconfig: str | Path, *arguments: str, input: str | None = None, timeout: float = 30) -> str:  # noqa: A002
     """Run kubectl and return what it printed; ``UserError`` with its own words where it fails."""
     argv = [str(bin_directory() / "kubectl"), f"--kubeconfig={kubeconfig}", *arguments]
     try:
-        ran = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout)
+        ran = subprocess.run(argv, input=input, capture_output=True, text=True, check=False, timeout=timeout)
     except subprocess.TimeoutExpired:
         raise UserError(f"kubectl {arguments[0]}", f"no answer in {timeout:g} s", "is the cluster alive?") from None
     if ran.returncode:

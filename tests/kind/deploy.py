@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import time
+import uuid
+
+from forewarn import contract
 from forewarn.errors import UserError
 from tests.kind.cluster import IMAGE_VARIABLE, Cluster, kubectl
 from tests.kind.places import CHECKOUT, bin_directory
@@ -9,6 +14,7 @@ from tests.kind.progress import Steps
 
 CHART = CHECKOUT / "charts" / "forewarn"
 STEPS = 1
+CALLED_SECONDS = 60.0
 RELEASE = NAMESPACE = "forewarn"
 
 
@@ -32,12 +38,32 @@ def install(steps: Steps, cluster: Cluster, *options: str) -> None:
                 *(f"--set=image.repository={repository}", f"--set-string=image.tag={tag}", *options),
             ]
         )
+        _until_called(cluster)
 
 
-def wait(cluster: Cluster, deployment: str, seconds: int = 120) -> None:
-    """Wait until a deployment of the operator is rolled out."""
-    kubectl(
-        cluster.kubeconfig,
-        *("rollout", "status", f"deployment/{deployment}", f"--namespace={NAMESPACE}", f"--timeout={seconds}s"),
-        timeout=seconds + 10,
-    )
+def _until_called(cluster: Cluster) -> None:
+    """Wait until the API server calls the webhook: its own caches and the nodes' rules follow a moment later."""
+    probe = f"{NAMESPACE}-probe-{uuid.uuid4().hex[:6]}"
+    labels = {contract.SESSIONS_LABEL: contract.SESSIONS_ENABLED}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": probe, "labels": labels}}
+    kubectl(cluster.kubeconfig, "create", "-f", "-", input=json.dumps(space))
+    run = ("run", "probe", f"--namespace={probe}", "--image=none", "--restart=Never", "--dry-run=server")
+    deadline = time.monotonic() + CALLED_SECONDS
+    try:
+        while True:
+            told = _ask(cluster, *run, "--output=jsonpath={.spec.terminationGracePeriodSeconds}")
+            if told == str(contract.GRACE_SECONDS):
+                return
+            if time.monotonic() > deadline:
+                raise UserError("the webhook", f"is not called after {CALLED_SECONDS:g} s", told)
+            time.sleep(0.2)
+    finally:
+        kubectl(cluster.kubeconfig, "delete", "namespace", probe, "--wait=false")
+
+
+def _ask(cluster: Cluster, *arguments: str) -> str:
+    # A namespace that has no ServiceAccount yet refuses; that passes.
+    try:
+        return kubectl(cluster.kubeconfig, *arguments)
+    except UserError as error:
+        return str(error)
