@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 CAUSE_WAITS = (0.0, 1.0, 2.0)
 """Seconds before each look for such an Event: three seconds in all."""
+GONE_SECONDS = 60.0
+"""A standby remembers a pod that is gone for this long: if the leader dies, its last word is the standby's to say."""
 GRAVES = 5000
 """Deleted pods remembered, so that a list that was under way does not bring one back."""
 AGAIN_WAITS = (0.5, 1.0, 2.0, 5.0)
@@ -186,6 +188,12 @@ class Engine:
         record.seen = seen
         record.gone_at = self.clock.now()
         self._touch(record)
+        if not self.leading:
+            asyncio.get_running_loop().call_later(GONE_SECONDS, self._outlive, seen.uid)
+
+    def _outlive(self, uid: str) -> None:
+        if not self.leading:
+            self._forget(uid)
 
     def _touch(self, record: Record) -> None:
         """Look at a record whose pod may have changed; at its job's others too if a first one is marked, or none is."""

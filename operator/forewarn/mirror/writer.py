@@ -26,6 +26,7 @@ MOST_OWED = 50
 TRANSPORT_WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)
 REFUSED_WAITS = (2.0, 5.0, 15.0, 30.0, 60.0)
 BUSY_WAIT = 1.0
+SAY_SECONDS = 10.0
 REFUSED_EVERYWHERE = 3
 """As many namespaces that refuse, with no other write going through, are a mirror that cannot write."""
 
@@ -102,6 +103,7 @@ class Writer:
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self._parked: dict[str, _Parked] = {}
         self._failures = 0
+        self._said = float("-inf")
         self._failing_since: float | None = None
         self.open = asyncio.Event()
         self.idle = asyncio.Event()
@@ -264,6 +266,7 @@ class Writer:
     def _succeeded(self, namespace: str) -> None:
         self._failures = 0
         self._failing_since = None
+        self._said = float("-inf")
         parked = self._parked.pop(namespace, None)
         if parked is not None:
             for key in parked.keys:
@@ -274,7 +277,10 @@ class Writer:
         self._fail()
         wait = TRANSPORT_WAITS[min(self._failures, len(TRANSPORT_WAITS) - 1)]
         self._failures += 1
-        log.warning("an Event could not be written, next try in %.1f s: %s", wait, why)
+        now = asyncio.get_running_loop().time()
+        if now - self._said > SAY_SECONDS:
+            self._said = now
+            log.warning("Events cannot be written now and are tried again: %s", why)
         await asyncio.sleep(wait)
         self._ready.put_nowait(owed.key)
         return Outcome.LATER

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.integration.mirror.support import MirrorProcess, Sessions, pod_body, until, warning
 from tests.support.apiserver import ApiServer
@@ -91,6 +92,33 @@ def test_the_charts_rights_are_enough(api_server: ApiServer, session_namespace: 
             json.loads(line)
         assert '"level": "error"' not in mirror.text, mirror.text
         assert '"level": "warning"' not in mirror.text, mirror.text
+
+
+def test_a_login_by_a_program_is_renewed_when_it_is_refused(
+    api_server: ApiServer, session_namespace: str, tmp_path: Path
+) -> None:
+    config = yaml.safe_load(account(api_server, session_namespace, "program").read_text())
+    token = config["users"][0]["user"]["token"]
+    # Every other token is not taken, so that each of the mirror's sessions meets a 401 first.
+    version = "client.authentication.k8s.io/v1beta1"
+    script = tmp_path / "login"
+    script.write_text(
+        f"""#!/bin/bash
+echo x >> {tmp_path}/calls
+token={token}
+(($(wc -l < {tmp_path}/calls) % 2)) || token=expired
+echo '{{"apiVersion": "{version}", "kind": "ExecCredential", "status": {{"token": "'$token'"}}}}'
+"""
+    )
+    script.chmod(0o700)
+    execute = {"apiVersion": version, "command": str(script), "interactiveMode": "Never"}
+    config["users"][0]["user"] = {"exec": execute}
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    sessions = Sessions(api_server, session_namespace)
+    with MirrorProcess(tmp_path / "config", tmp_path / "mirror.log") as mirror:
+        mirror.ready()
+        sessions.create(pod_body("train", warning(900)))
+        sessions.until("train", ["TerminationWarning"])
 
 
 def test_a_namespace_by_name_is_followed_unlabelled(api_server: ApiServer, namespace: str, tmp_path: Path) -> None:
