@@ -58,8 +58,7 @@ class Webhook:
 
 async def _read(scope: Scope, receive: Receive) -> bytes | None:
     """Return the request's body; ``None`` where it is too large (it is read to its end, so that the answer arrives)."""
-    kept: list[bytes] = []
-    size, more = 0, True
+    kept, size, more = list[bytes](), 0, True
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     too_large = declared.isdigit() and (len(declared) > 10 or int(declared) > LARGEST)
     while more:

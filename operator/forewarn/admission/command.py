@@ -56,10 +56,10 @@ def main(argv: list[str]) -> int:
     if bool(values["tls_cert"]) != bool(values["tls_key"]):
         raise UserError("--tls-cert", "it goes with --tls-key", "give both, or neither")
     logs.configure(values["log_format"])
-    # The requests make no cycles; a collection in the middle of one only costs its caller time.
+    # What is loaded by now stays: a collection in the middle of a request need not look at it again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(5000, 20, 50)
     return uvloop.run(_run(values, arguments.kubeconfig))
 
 

@@ -7,7 +7,7 @@ When in doubt it leaves the pod as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forewarn import contract
 from forewarn.admission import findings, podinfo
@@ -46,8 +46,7 @@ class InjectSettings:
         return podinfo.wanted_items(self.prefix, self.whole_map)
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One ``add`` of a JSON patch (RFC 6902): nothing else is ever done to a pod."""
 
     path: str

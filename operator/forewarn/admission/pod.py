@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from forewarn import contract
 
@@ -69,8 +68,7 @@ def clean_path(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(NamedTuple):
     """One volumeMount: its cleaned path, the volume's name, and whether it is a subPath (or subPathExpr) mount."""
 
     path: str
@@ -78,8 +76,7 @@ class Mount:
     sub_path: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(NamedTuple):
     """One container: the JSON pointer of it, its name, whether it is an init container, its mounts, its devices."""
 
     pointer: str

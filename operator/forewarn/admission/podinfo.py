@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import posixpath
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from forewarn import contract
 from forewarn.admission.pod import mapping, sequence, string
@@ -35,8 +34,7 @@ def item(name: str, field_path: str) -> dict[str, Any]:
     return {"path": name, "fieldRef": {"fieldPath": field_path}}
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """A volume that projects the downward API: where its items are, and what it projects at which path."""
 
     volume: str

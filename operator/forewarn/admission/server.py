@@ -1,9 +1,8 @@
-"""The webhook's server: uvicorn on a TLS context whose certificate can change, and a graceful end."""
+"""The webhook's server: a TLS context whose certificate can change, and a graceful end."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -12,21 +11,20 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import uvicorn
-
+from forewarn.admission.protocol import Connections
+from forewarn.admission.review import LARGEST
 from forewarn.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from forewarn.admission.app import Webhook
     from forewarn.admission.health import Readiness
     from forewarn.admission.material import Material
 
 log = logging.getLogger("forewarn.admission")
 
-KEEP_ALIVE_SECONDS = 300
-"""Longer than the API server keeps an idle connection (90 s): the side that sends must be the one that closes."""
+PATIENCE = 3.0
+"""Seconds that a request under way has at the end."""
+SWEEP_EVERY = 10.0
 
 
 def tls_context() -> ssl.SSLContext:
@@ -70,49 +68,32 @@ def listen(flag: str, host: str, port: int) -> socket.socket:
         raise UserError(flag, f"{host or '*'}:{port} cannot be used: {error.strerror}", "a free port, or 0") from None
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        # The signals are ours: after SIGTERM it goes on serving for a while.
-        yield
-
-
 async def serve(
     app: Webhook, context: ssl.SSLContext, listener: socket.socket, readiness: Readiness, drain: float
 ) -> None:
     """Serve until SIGTERM or SIGINT: then not ready, ``drain`` seconds of serving on, and an orderly end."""
-    config = uvicorn.Config(
-        app,
-        loop="none",
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=3,
-    )
-    config.load()
-    config.ssl = context
-    server = _Server(config)
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    connections = Connections(app, LARGEST)
+    stopping, loop = asyncio.Event(), asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
-    running = asyncio.create_task(server.serve(sockets=[listener]))
-    waiting = asyncio.create_task(stopping.wait())
-    await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    if not running.done():
+    server = await loop.create_server(
+        connections.make, sock=listener, ssl=context, backlog=1024, ssl_handshake_timeout=10, ssl_shutdown_timeout=1
+    )
+    sweeping = asyncio.create_task(_sweep(connections))
+    try:
+        await stopping.wait()
         readiness.set("stopping")
         app.draining = True
         log.info("stopping: no longer ready, serving on", extra={"fields": {"seconds": drain}})
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(running), drain)
-        server.should_exit = True
-    waiting.cancel()
-    await running
-    log.info("stopped")
+        await asyncio.sleep(drain)
+    finally:
+        sweeping.cancel()
+        server.close()
+        await connections.end(PATIENCE)
+        log.info("stopped")
+
+
+async def _sweep(connections: Connections) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_EVERY)
+        connections.sweep(asyncio.get_running_loop().time())
