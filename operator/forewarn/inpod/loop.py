@@ -102,7 +102,7 @@ class Loop:
     def resumed(self, checkpoint: Checkpoint) -> None:
         """Note that the run goes on from a checkpoint which something else has loaded."""
         self.last, self._saved_step = checkpoint, checkpoint.step
-        self._note(checkpoint.step, checkpoint.manifest.epoch, "resumed")
+        self._note(checkpoint.step, checkpoint.manifest.epoch, "resumed", logging.INFO)
 
     def step(
         self, step: int, state: State, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None
@@ -185,9 +185,10 @@ class Loop:
         except CheckpointError as error:
             self._failed(error)
 
-    def _note(self, step: int, epoch: int | None, why: str) -> None:
+    def _note(self, step: int, epoch: int | None, why: str, level: int = logging.WARNING) -> None:
         warned = self.heed.podinfo.read().warned
-        log.info("forewarn: step %d, %s", step, why)
+        if self.store.ranks.rank == 0:
+            log.log(level, "forewarn: step %d, %s", step, why)
         if self._interruptions is None:
             return
         last, cost = self.last.path if self.last else None, self.heed.schedule.cost

@@ -19,7 +19,7 @@ def environ(**extra: str) -> dict[str, str]:
     return {**os.environ, **one, "PYTHONPATH": str(ROOT / "operator"), **extra}
 
 
-def run(*command: object, cwd: Path, timeout: float = 170, **extra: str) -> subprocess.CompletedProcess[str]:
+def run(*command: object, cwd: Path, timeout: float = 500, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run a Python program to its end."""
     return subprocess.run(
         [sys.executable, *map(str, command)],

@@ -58,6 +58,7 @@ def losses(output: str) -> dict[int, str]:
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(600)
 def test_lightning_saves_stops_and_resumes_with_the_same_losses(tmp_path):
     pytest.importorskip("lightning", reason="run by make inpod")
     program = tmp_path / "program.py"
@@ -87,6 +88,7 @@ def test_lightning_saves_stops_and_resumes_with_the_same_losses(tmp_path):
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(600)
 def test_lightning_under_its_other_name(tmp_path):
     pytest.importorskip("pytorch_lightning", reason="run by make inpod")
     program = tmp_path / "program.py"
@@ -131,6 +133,7 @@ sys.exit(heed.exit_code)
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(600)
 def test_transformers_saves_stops_and_resumes_with_the_same_losses(tmp_path):
     pytest.importorskip("transformers", reason="run by make inpod")
     program = tmp_path / "program.py"
@@ -160,6 +163,7 @@ def test_transformers_saves_stops_and_resumes_with_the_same_losses(tmp_path):
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(600)
 def test_the_line_magic_in_a_real_ipython(tmp_path):
     pytest.importorskip("IPython", reason="run by make inpod")
     Volume(tmp_path).write_podinfo(PAST)

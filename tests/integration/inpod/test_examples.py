@@ -61,6 +61,7 @@ def test_the_batch_loop_ends_its_unit_before_it_heeds_sigterm(tmp_path):
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(600)
 def test_the_numpy_trainer_passes_a_rehearsal(tmp_path):
     pytest.importorskip("numpy")
     command = [sys.executable, str(EXAMPLES / "numpy_trainer.py"), "checkpoints", "1500", "0.002"]
@@ -74,6 +75,7 @@ def test_the_numpy_trainer_passes_a_rehearsal(tmp_path):
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_torch_trainer_under_torchrun_saves_on_sigterm_and_resumes(tmp_path, ranks):
     pytest.importorskip("torch")

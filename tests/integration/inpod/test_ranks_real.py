@@ -11,7 +11,7 @@ import pytest
 from tests.integration.inpod.ranks_program import expected
 from tests.integration.inpod.support import environ, run
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("ranks_program.py")
 

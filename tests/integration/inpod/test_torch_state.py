@@ -15,7 +15,7 @@ from forewarn.inpod.background import BackgroundSaver, detached
 from forewarn.inpod.durable import CheckpointError
 from tests.integration.inpod.support import run, same, start
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 torch = pytest.importorskip("torch", reason="run by make inpod")
 np = pytest.importorskip("numpy")
 

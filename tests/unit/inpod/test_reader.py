@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from datetime import UTC, datetime, timedelta
@@ -190,6 +191,14 @@ def test_a_file_that_could_not_be_read_is_tried_again(tmp_path):
 )
 def test_unquotes_as_go_quotes(quoted, value):
     assert unquote(quoted) == value
+
+
+def test_undoes_what_gos_own_strconv_made():
+    """The cases were written by Go 1.x's ``strconv.Quote``, which is what ``%q`` calls."""
+    cases = json.loads((Path(__file__).parents[2] / "cases" / "inpod" / "go_quoted.json").read_text("utf-8"))
+    assert len(cases) > 10
+    for case in cases:
+        assert unquote(case["Quoted"]) == case["Value"]
 
 
 def test_a_line_is_split_at_its_first_equals_sign():
