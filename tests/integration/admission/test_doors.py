@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import re
 import ssl
 import threading
@@ -26,6 +27,7 @@ from tests.support.apiserver import ApiServer
 from tests.unit.admission import corpus, generated
 
 GENERATED = 2000
+KEPT_SECONDS = 20.0
 POLICY_LABEL = ("forewarn/sessions-by-policy", "enabled")
 SETTINGS = InjectSettings()
 REFUSED = ("malformed", "unknown-fields", "pre-stop-sleep")
@@ -42,8 +44,10 @@ class Creator:
         self._local = threading.local()
 
     def create(self, namespace: str, pod: dict[str, Any]) -> tuple[int, Any]:
-        if not hasattr(self._local, "connection"):
+        # The API server closes what was idle for 90 s, so a connection is kept for a burst and no longer.
+        if time.monotonic() - getattr(self._local, "used", -math.inf) > KEPT_SECONDS:
             self._local.connection = http.client.HTTPSConnection("127.0.0.1", self._server.port, context=self._context)
+        self._local.used = time.monotonic()
         path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
         self._local.connection.request("POST", path, json.dumps(pod).encode(), {"Content-Type": "application/json"})
         response = self._local.connection.getresponse()
