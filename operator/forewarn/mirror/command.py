@@ -19,7 +19,7 @@ from forewarn.arguments import Parser
 from forewarn.contract import Keys
 from forewarn.errors import UserError
 from forewarn.mirror import once, preflight
-from forewarn.mirror.episodes import Rules
+from forewarn.mirror.notices import Rules
 from forewarn.mirror.run import run
 from forewarn.mirror.watch import Scope
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from forewarn.mirror import events
 from forewarn.mirror.api import FAILURES, Api, Refusal
-from forewarn.mirror.episodes import RECENT, Around, Notice, Restatement, Rules, ended_unobserved, step
+from forewarn.mirror.episodes import RECENT, ended_unobserved, step
 from forewarn.mirror.events import Recovered, Target
 from forewarn.mirror.lookups import Lookups
+from forewarn.mirror.notices import Notice, Restatement, Rules
 from forewarn.mirror.pods import Seen, observe
+from forewarn.mirror.records import Record, Records
 from forewarn.mirror.schedule import Schedule
-from forewarn.mirror.story import NOTHING, Story
+from forewarn.mirror.story import NOTHING
 from forewarn.mirror.watch import NAMESPACES_PATH
 from forewarn.mirror.writer import Owed, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from datetime import datetime
 
     from forewarn.mirror.clock import Clock
     from forewarn.mirror.metrics import Metrics
@@ -34,36 +35,8 @@ CAUSE_WAITS = (0.0, 1.0, 2.0)
 """Seconds before each look for such an Event: three seconds in all."""
 GONE_SECONDS = 60.0
 """A standby remembers a pod that is gone for this long: if the leader dies, its last word is the standby's to say."""
-GRAVES = 5000
-"""Deleted pods remembered, so that a list that was under way does not bring one back."""
 AGAIN_WAITS = (0.5, 1.0, 2.0, 5.0)
 BATCH = 200
-
-
-class Record:
-    """One session: what was seen of it last, and what has been told."""
-
-    __slots__ = ("asking", "cause", "generation", "gone_at", "seen", "settling", "story")
-
-    def __init__(self, seen: Seen, story: Story) -> None:
-        self.seen, self.story = seen, story
-        self.gone_at: datetime | None = None
-        self.cause: str | None = None
-        self.asking = False
-        self.settling = False
-        """Whether its Events are being read after a conflict: nothing is decided until then."""
-        self.generation = 0
-
-    @property
-    def target(self) -> Target:
-        """The pod, as Events name it."""
-        return Target("Pod", self.seen.namespace, self.seen.name, self.seen.uid)
-
-    @property
-    def marked(self) -> bool:
-        """Whether it carries a warning and is not yet told to stop."""
-        seen = self.seen
-        return seen.facts.warned and seen.deleted is None and seen.ended is None and self.gone_at is None
 
 
 class Engine:
@@ -76,13 +49,10 @@ class Engine:
         self._look = Lookups(api, scope)
         self.writer = Writer(api, self, rate, instance)
         self.schedule = Schedule(clock, self._due)
-        self.records: dict[str, Record] = {}
+        self.records = Records()
         self._recovered: dict[str, Recovered] = {}
         self._followed: set[str] = set(scope.namespaces)
         self._loading: set[str] = set()
-        self._groups: dict[tuple[str, str], set[str]] = defaultdict(set)
-        self._marked: dict[tuple[str, str], dict[str, Record]] = defaultdict(dict)
-        self._graves: OrderedDict[str, None] = OrderedDict()
         self._generations: dict[str, int] = dict.fromkeys(scope.streams, 0)
         self._unlisted = set(scope.streams)
         self.listed_once = asyncio.Event()
@@ -97,8 +67,9 @@ class Engine:
             if name in self._followed:
                 log.info("namespace is no session namespace any more", extra={"fields": {"namespace": name}})
             self._followed.discard(name)
-            for uid in [uid for uid, record in self.records.items() if record.seen.namespace == name]:
-                self._forget(uid)
+            for record in self.records:
+                if record.seen.namespace == name:
+                    self._forget(record.uid)
         elif name not in self._followed:
             log.info("namespace is a session namespace", extra={"fields": {"namespace": name}})
             self._followed.add(name)
@@ -112,7 +83,7 @@ class Engine:
             return
         record = self.records.get(seen.uid)
         if kind == "DELETED":
-            if record is None and seen.uid in self._graves:
+            if record is None and self.records.is_buried(seen.uid):
                 return
             if seen.deleted is None and record is not None:
                 # Removed without grace, or only out of the selector's sight.
@@ -122,7 +93,7 @@ class Engine:
             self._bury(record or self._add(seen), seen)
             return
         if record is None:
-            if seen.uid in self._graves:
+            if self.records.is_buried(seen.uid):
                 return
             record = self._add(seen)
         elif seen.version < record.seen.version:
@@ -162,29 +133,15 @@ class Engine:
 
     def _add(self, seen: Seen) -> Record:
         found = self._recovered.pop(seen.uid, None)
-        record = self.records[seen.uid] = Record(seen, found.story if found else NOTHING)
-        if seen.group:
-            self._groups[seen.namespace, seen.group].add(seen.uid)
-        return record
+        return self.records.add(seen, found.story if found else NOTHING)
 
     def _forget(self, uid: str) -> None:
-        record = self.records.pop(uid, None)
-        if record is None:
-            return
         self.schedule.set(uid, None)
-        key = (record.seen.namespace, record.seen.group)
-        if record.seen.group:
-            self._groups[key].discard(uid)
-            self._marked[key].pop(uid, None)
-            if not self._groups[key]:
-                del self._groups[key]
-                self._marked.pop(key, None)
+        self.records.forget(uid)
 
     def _bury(self, record: Record, seen: Seen) -> None:
         """Take that a pod's object is gone."""
-        self._graves[seen.uid] = None
-        if len(self._graves) > GRAVES:
-            self._graves.popitem(last=False)
+        self.records.bury(seen.uid)
         record.seen = seen
         record.gone_at = self.clock.now()
         self._touch(record)
@@ -196,49 +153,29 @@ class Engine:
             self._forget(uid)
 
     def _touch(self, record: Record) -> None:
-        """Look at a record whose pod may have changed; at its job's others too if a first one is marked, or none is."""
-        if not record.seen.group:
-            self._decide(record)
+        """Look at a record whose pod may have changed, and at those whose own look depends on it."""
+        if self.records.get(record.uid) is not record:
+            # Forgotten while something was looked up for it.
             return
-        key = (record.seen.namespace, record.seen.group)
-        marked = self._marked[key]
-        before = bool(marked)
-        if record.marked:
-            marked[record.seen.uid] = record
-        else:
-            marked.pop(record.seen.uid, None)
-        self._decide(record)
-        if before != bool(marked):
-            for uid in list(self._groups[key]):
-                if uid != record.seen.uid:
-                    self._decide(self.records[uid])
+        others = self.records.mark(record)
+        for each in (record, *others):
+            self._decide(each)
 
     def _due(self, uid: str) -> None:
         record = self.records.get(uid)
         if record is not None:
             self._decide(record)
 
-    def _around(self, record: Record) -> Around:
-        peers: tuple[str, ...] = ()
-        peers_at = None
-        if record.seen.group:
-            marked = self._marked[record.seen.namespace, record.seen.group]
-            if marked and not record.marked:
-                peers = tuple(sorted(other.seen.name for other in marked.values()))
-                peers_at = min(other.seen.facts.warning_at for other in marked.values() if other.seen.facts.warning_at)
-        return Around(peers, peers_at, record.gone_at, record.cause)
-
     def _decide(self, record: Record) -> None:
         if not self.leading or record.settling or record.seen.namespace in self._loading:
             return
         uid = record.seen.uid
-        result = step(record.story, record.seen, self._around(record), self.clock.now(), self._rules)
+        result = step(record.story, record.seen, self.records.around(record), self.clock.now(), self._rules)
         record.story = result.story
         for said in result.tell:
             self._owe(said, record.target, record.seen.job)
         self.schedule.set(uid, result.deadline)
-        leaving = record.seen.deleted is not None or record.gone_at is not None
-        if leaving and not record.story.over and not record.asking:
+        if record.leaving and not record.story.over and not record.asking:
             record.asking = True
             self._spawn(self._ask_cause, record)
         if record.gone_at is not None and record.story.over and not result.tell:
@@ -304,7 +241,7 @@ class Engine:
 
     def count(self) -> Counter[str]:
         """Count the sessions by the state of their warning."""
-        return Counter(record.story.state if self.leading else "standby" for record in self.records.values())
+        return Counter(record.story.state if self.leading else "standby" for record in self.records)
 
     async def lead(self) -> None:
         """Recover every story from the stored Events and begin to write. Needs the first lists to be complete."""
@@ -313,7 +250,7 @@ class Engine:
         for notice, pod, job in events.untold_jobs(stored, self.clock.now() - RECENT):
             if pod.namespace in self._followed:
                 self.writer.put(Owed(notice, pod, job, asyncio.get_running_loop().time(), copy=True))
-        for record in self.records.values():
+        for record in self.records:
             mine = found.pop(record.seen.uid, None)
             record.story = mine.story if mine else NOTHING
             record.settling = False
@@ -322,9 +259,8 @@ class Engine:
         self.writer.open.set()
         self._metrics.leading.set(1)
         log.info("this mirror writes Events: %d sessions, %d stories", len(self.records), len(found))
-        for number, record in enumerate(list(self.records.values())):
-            if record.seen.uid in self.records:
-                self._touch(record)
+        for number, record in enumerate(self.records):
+            self._touch(record)
             if number % BATCH == 0:
                 await asyncio.sleep(0)
         for one in list(self._recovered.values()):
@@ -345,13 +281,15 @@ class Engine:
         self._loading.discard(namespace)
         for pod in pods:
             seen = observe(pod, self._rules.keys)
-            if seen.uid in found and seen.uid in self.records:
-                self.records[seen.uid].story = found.pop(seen.uid).story
+            record = self.records.get(seen.uid)
+            if record is not None and seen.uid in found:
+                record.story = found.pop(seen.uid).story
         self._recovered |= found
         for pod in pods:
             self.pod(None, observe(pod, self._rules.keys))
-        for record in [each for each in self.records.values() if each.seen.namespace == namespace]:
-            self._touch(record)
+        for record in self.records:
+            if record.seen.namespace == namespace:
+                self._touch(record)
         for one in found.values():
             if one.story.open and one.pod.uid in self._recovered:
                 self._spawn(self._verify, one.pod)
@@ -367,8 +305,7 @@ class Engine:
             record.seen = observe(now_there, self._rules.keys)
         elif record.gone_at is None:
             record.gone_at = self.clock.now()
-        if seen.uid in self.records:
-            self._touch(record)
+        self._touch(record)
 
     async def _verify(self, pod: Target) -> None:
         """Tell the end of a pod that no list holds, if it is really gone."""
@@ -394,7 +331,7 @@ class Engine:
         await asyncio.sleep(2.0)
         missing = [
             record
-            for record in self.records.values()
+            for record in self.records
             if record.generation < generation
             and record.gone_at is None
             and self._stream(record.seen.namespace) == stream

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from forewarn import contract
 from forewarn.mirror.catalogue import BANDS, Reason, quote
+from forewarn.mirror.notices import Notice, Restatement, Step
 from forewarn.mirror.story import ENDED, NONE, STOPPING, Story
 from forewarn.session import WarningState, warning_state_at
 from forewarn.wording import distance, span, utc
 
 if TYPE_CHECKING:
-    from forewarn.contract import Keys
+    from forewarn.mirror.notices import Around, Rules
     from forewarn.mirror.pods import Seen
 
 MOVED = timedelta(seconds=60)
@@ -29,62 +30,6 @@ LATE = timedelta(seconds=5)
 """A delete that is told later than this says so."""
 
 PEERS_NAMED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The settings that the machine goes by."""
-
-    keys: Keys
-    stale_after: timedelta
-    restate_every: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What is known of a pod from elsewhere.
-
-    ``peers`` are the warned other pods of its job, ``peers_at`` their earliest instant. ``gone_at`` is when its object
-    disappeared. ``cause`` is the reason of the reservation controller's own Event on it: ``None`` while that is still
-    looked for, empty if there is none.
-    """
-
-    peers: tuple[str, ...] = ()
-    peers_at: datetime | None = None
-    gone_at: datetime | None = None
-    cause: str | None = None
-
-
-ALONE = Around()
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """One Event to write: ``story`` is what has been told once it is stored, ``story.entry`` its number."""
-
-    reason: Reason
-    note: str
-    at: datetime
-    story: Story
-    on_job: bool = False
-    """Whether the owning Job is told too: the opening or the end of a warning episode."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restatement:
-    """One Event, number ``story.current``, to be told again through its ``series``."""
-
-    at: datetime
-    story: Story
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What to tell, in order; the story afterwards; and the instant at which to look again, seen or not."""
-
-    tell: tuple[Notice | Restatement, ...]
-    story: Story
-    deadline: datetime | None
 
 
 def step(story: Story, seen: Seen, around: Around, now: datetime, rules: Rules) -> Step:

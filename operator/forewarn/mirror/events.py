@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from forewarn import contract
 from forewarn.contract import parse_instant
 from forewarn.mirror.catalogue import Reason, clean
-from forewarn.mirror.episodes import Notice
+from forewarn.mirror.notices import Notice
 from forewarn.mirror.story import Story, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from forewarn.mirror.episodes import Restatement
+    from forewarn.mirror.notices import Restatement
 
 STORY = "forewarn/story"
 """Annotation of an Event: the story up to and including it."""

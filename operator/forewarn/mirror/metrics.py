@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from forewarn.contract import Keys
-    from forewarn.mirror.episodes import Notice
+    from forewarn.mirror.notices import Notice
 
 NOTICE_BUCKETS = (0.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
 LAG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)

@@ -9,8 +9,9 @@ from forewarn.errors import UserError
 from forewarn.mirror import events
 from forewarn.mirror.api import FAILURES, Api, Refusal, new_session
 from forewarn.mirror.clock import Clock
-from forewarn.mirror.episodes import Around, Notice, Rules, ended_unobserved, step
+from forewarn.mirror.episodes import ended_unobserved, step
 from forewarn.mirror.lookups import Lookups
+from forewarn.mirror.notices import Around, Notice, Rules
 from forewarn.mirror.pods import Seen, observe
 from forewarn.mirror.story import NOTHING
 

@@ -22,7 +22,7 @@ from forewarn.mirror.watch import RENEW_SECONDS, Watch
 if TYPE_CHECKING:
     from lightkube.config.kubeconfig import SingleConfig
 
-    from forewarn.mirror.episodes import Rules
+    from forewarn.mirror.notices import Rules
     from forewarn.mirror.watch import Scope
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from forewarn.mirror import events
 from forewarn.mirror.api import FAILURES, MERGE_PATCH, Api, Refusal
-from forewarn.mirror.episodes import Notice, Restatement
+from forewarn.mirror.notices import Notice, Restatement
 from forewarn.mirror.story import same_news
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import Any
 
 from forewarn import session
 from forewarn.contract import Keys
-from forewarn.mirror.episodes import ALONE, Around, Notice, Rules, step
+from forewarn.mirror.episodes import step
+from forewarn.mirror.notices import ALONE, Around, Notice, Rules
 from forewarn.mirror.pods import Seen
 from forewarn.mirror.story import NOTHING, Story
 

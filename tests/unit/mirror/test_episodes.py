@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from forewarn.mirror.episodes import Around, ended_unobserved
+from forewarn.mirror.episodes import ended_unobserved
+from forewarn.mirror.notices import Around
 from forewarn.mirror.pods import Ended
 from forewarn.mirror.story import NOTHING
 from tests.unit.mirror.sessions import T0, Told, at, seen, text, warned

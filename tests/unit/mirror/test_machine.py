@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from forewarn.mirror import events
 from forewarn.mirror.catalogue import NOTE_BYTES, OPENINGS, Reason
-from forewarn.mirror.episodes import Around, Notice, Restatement, step
+from forewarn.mirror.episodes import step
 from forewarn.mirror.events import Target
+from forewarn.mirror.notices import Around, Notice, Restatement
 from forewarn.mirror.pods import Ended, Seen
 from forewarn.mirror.story import NOTHING, Story, decode, encode
 from forewarn.session import read_values
