@@ -19,16 +19,16 @@ SCRIPT_LIMIT = 200_000
 
 LOGGER = """\
 log=$0
-exec > >(trap "" TERM INT HUP; exec tee -a -- "$log") 2>&1
+exec 3> >(trap "" TERM INT HUP; exec tee -a -- "$log")
 tee=$!
+exec 2>/dev/null
 set -m
-"$@" &
+"$@" >&3 2>&3 3>&- &
 child=$!
-set +m
-for name in TERM INT HUP USR1 USR2; do trap "kill -$name -- -$child 2>/dev/null" "$name"; done
-while wait "$child"; code=$?; kill -0 "$child" 2>/dev/null; do :; done
-exec >&- 2>&-
-(sleep 5; kill -KILL "$tee") &
+for name in TERM INT HUP USR1 USR2; do trap "told=$name; kill -$name -- -$child" "$name"; done
+while told=; wait "$child"; code=$?; [ "$told" ] && kill -0 "$child"; do :; done
+exec 3>&-
+(sleep 5; kill -KILL "$tee") >/dev/null &
 wait "$tee"
 exit "$code"
 """
