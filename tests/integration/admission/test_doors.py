@@ -27,6 +27,7 @@ from tests.support.apiserver import ApiServer
 from tests.unit.admission import corpus, generated
 
 GENERATED = 2000
+IDLE = 30.0
 KEPT_SECONDS = 20.0
 POLICY_LABEL = ("forewarn/sessions-by-policy", "enabled")
 SETTINGS = InjectSettings()
@@ -139,6 +140,7 @@ def differences(doors: Doors, judge: Callable[[str, dict[str, Any]], str | None]
         return [said for said in pool.map(lambda item: judge(*item), pods().items()) if said]
 
 
+@pytest.mark.timeout(900)
 def test_what_the_function_returns_is_accepted_and_equals_what_webhook_and_policy_do(doors: Doors) -> None:
     def judge(name: str, pod: dict[str, Any]) -> str | None:
         expected = corpus.apply(pod, decide(pod, SETTINGS).patch)
