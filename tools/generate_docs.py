@@ -16,6 +16,8 @@ GENERATORS = {
     "mirror-metrics": "forewarn.mirror.metrics:markdown",
     "admission-rules": "forewarn.admission.rules:markdown",
     "admission-undecided": "forewarn.admission.policy:markdown",
+    "render-flags": "forewarn_manifests.flags:markdown",
+    "render-profile-keys": "forewarn_manifests.schema:markdown",
     "simulate-verbs": "forewarn.simulator.verbs:markdown",
 }
 """Name of a part → ``module:function`` that returns its Markdown."""

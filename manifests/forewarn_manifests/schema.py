@@ -86,3 +86,26 @@ def _check_keys(value: Mapping[Any, Any], part: Mapping[str, Any], place: str) -
     low, high = part.get("minProperties", 0), part.get("maxProperties", len(value))
     if not low <= len(value) <= high:
         raise UserError(place, f"{len(value)} keys", f"allowed: exactly one of {', '.join(known)}")
+
+
+def markdown() -> str:
+    """Return the table of a profile's keys for the documentation, made from the schema."""
+    import json
+    from pathlib import Path
+
+    schema = json.loads((Path(__file__).parent / "profiles/schema.json").read_text(encoding="utf-8"))
+    rows = ["| key | value | meaning |", "|---|---|---|"]
+    return "\n".join(rows + _rows(schema, schema, ""))
+
+
+def _rows(part: Mapping[str, Any], whole: Mapping[str, Any], path: str) -> list[str]:
+    found = []
+    for key, below in part.get("properties", {}).items():
+        inner = {**whole["$defs"][below["$ref"].rpartition("/")[2]], **below} if "$ref" in below else below
+        item = inner.get("items", {})
+        open_mapping = isinstance(inner.get("additionalProperties"), dict)
+        kind = " or ".join(inner["enum"]) if "enum" in inner else _NAMES[inner["type"]].partition(" (")[0]
+        found.append(f"| `{path}{key}` | {kind} | {inner.get('description', '')} |")
+        if key != "volume" and not open_mapping:
+            found += _rows(inner, whole, f"{path}{key}.") + _rows(item, whole, f"{path}{key}[].")
+    return found
