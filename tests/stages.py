@@ -87,21 +87,25 @@ def run(stage: Stage) -> Outcome:
     say(f"{stage.name}: starts (output in {log.relative_to(BUILD.parent)})")
     started = time.monotonic()
     last = [""]
-    with log.open("w") as output:
+    with log.open("wb") as output:
         process = subprocess.Popen(
-            stage.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            stage.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         over = threading.Event()
         pulse = threading.Thread(target=_pulse, args=(stage, started, last, over), daemon=True)
         pulse.start()
         assert process.stdout is not None
-        for line in process.stdout:
-            output.write(line)
+        line = b""
+        # Not by lines: pytest writes its dots one by one, and they are what the heartbeat shows.
+        while piece := os.read(process.stdout.fileno(), 65536):
+            output.write(piece)
             output.flush()
-            if line.strip():
-                last[0] = line.strip()
-            if stage.tells:
-                say(f"{stage.name}: {line.rstrip()}")
+            *whole, line = (line + piece).split(b"\n")
+            for text in whole if stage.tells else ():
+                say(f"{stage.name}: {text.decode(errors='replace').rstrip()}")
+            shown = [text for text in (*whole, line) if text.strip()]
+            if shown:
+                last[0] = shown[-1].decode(errors="replace").strip()
         code = process.wait()
         over.set()
     pulse.join()
