@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 DURATION_SECONDS = 8
 """How long a holder that says nothing holds it. A standby takes over this long after the last renewal, plus a look."""
 RENEW_SECONDS = 2.0
-LOOK_SECONDS = 0.7
+LOOK_SECONDS = 0.4
 """How often a standby looks: a released Lease is taken within it."""
 GIVE_UP_SECONDS = 6.0
 """A holder that could not renew for so long stops writing, before another may start."""
@@ -45,18 +45,22 @@ class Lease:
         self._gained, self._lost = gained, lost
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._seen: tuple[str, float] = ("", 0.0)
+        self._lease: dict[str, Any] = {}
+        self._released = False
         self.held = False
 
     async def run(self) -> None:
         """Hold or wait until cancelled."""
         loop = asyncio.get_running_loop()
         renewed = loop.time()
-        while True:
+        while not self._released:
+            wait = LOOK_SECONDS
             try:
-                async with asyncio.timeout(GIVE_UP_SECONDS - RENEW_SECONDS):
+                async with asyncio.timeout(max(GIVE_UP_SECONDS - (loop.time() - renewed), LOOK_SECONDS)):
                     holds = await self._round()
-                if holds:
-                    renewed = loop.time()
+                # As a look of a standby counts too, each of them gets the whole time.
+                renewed = loop.time()
+                wait = RENEW_SECONDS if holds else LOOK_SECONDS
             except (Refusal, *FAILURES) as error:
                 log.warning("the lease cannot be %s: %s", "renewed" if self.held else "read", error)
                 holds = self.held and loop.time() - renewed < GIVE_UP_SECONDS
@@ -68,19 +72,19 @@ class Lease:
                 self.held = False
                 log.warning("the lease is lost", extra={"fields": {"lease": f"{self._namespace}/{self._name}"}})
                 self._lost()
-            await asyncio.sleep(RENEW_SECONDS if self.held else LOOK_SECONDS)
+            await asyncio.sleep(wait)
 
     async def release(self) -> None:
-        """Give the Lease back, so that a standby need not wait for it to run out."""
+        """Give the Lease back, so that a standby need not wait for it to run out; it is never taken again."""
+        self._released = True
         if not self.held:
             return
         self.held = False
+        body = {**self._lease, "spec": {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
         try:
-            lease = await self._api.request("GET", f"{self._path}/{self._name}")
-            if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
-                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._api.request("PUT", f"{self._path}/{self._name}", body=lease)
+            await self._api.request("PUT", f"{self._path}/{self._name}", body=body)
         except (Refusal, *FAILURES) as error:
+            # A conflict: another has it already.
             log.warning("the lease cannot be released: %s", error)
 
     async def _round(self) -> bool:
@@ -91,14 +95,16 @@ class Lease:
             if error.code != 404:
                 raise
             body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec({})}
-            await self._api.request("POST", self._path, body=body)
+            self._lease = await self._api.request("POST", self._path, body=body)
             return True
         spec = lease.get("spec") or {}
         if not self._may_take(spec, str(lease["metadata"]["resourceVersion"])):
             return False
+        if self._released:
+            return False
         lease["spec"] = self._spec(spec)
         try:
-            await self._api.request("PUT", f"{self._path}/{self._name}", body=lease)
+            self._lease = await self._api.request("PUT", f"{self._path}/{self._name}", body=lease)
         except Refusal as error:
             if error.code != 409:
                 raise
