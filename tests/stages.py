@@ -95,15 +95,15 @@ def run(stage: Stage) -> Outcome:
         pulse = threading.Thread(target=_pulse, args=(stage, started, last, over), daemon=True)
         pulse.start()
         assert process.stdout is not None
-        line = b""
+        rest = b""
         # Not by lines: pytest writes its dots one by one, and they are what the heartbeat shows.
         while piece := os.read(process.stdout.fileno(), 65536):
             output.write(piece)
             output.flush()
-            *whole, line = (line + piece).split(b"\n")
+            *whole, rest = (rest + piece).split(b"\n")
             for text in whole if stage.tells else ():
                 say(f"{stage.name}: {text.decode(errors='replace').rstrip()}")
-            shown = [text for text in (*whole, line) if text.strip()]
+            shown = [text for text in (*whole, rest) if text.strip()]
             if shown:
                 last[0] = shown[-1].decode(errors="replace").strip()
         code = process.wait()
