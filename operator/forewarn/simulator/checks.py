@@ -10,10 +10,32 @@ from forewarn import contract, wording
 from forewarn.simulator import model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from forewarn.contract import Keys
     from forewarn.simulator.world import PodState
+
+
+SIGNAL = r"\bSIGTERM\b"
+"""What a log line that tells of SIGTERM looks like, unless the scenario says otherwise."""
+
+
+def signal_patterns(scenario: model.Scenario) -> dict[str, re.Pattern[str]]:
+    """Return, for each pod, what its log says when SIGTERM comes."""
+    given = {step.pod: step.condition.log for step in scenario.steps if isinstance(step.condition, model.Signalled)}
+    return {pod.name: re.compile(given.get(pod.name, SIGNAL)) for pod in scenario.pods}
+
+
+def interest(scenario: model.Scenario) -> Callable[[str, str], bool]:
+    """Return what tells of a pod and a line of its log whether the scenario depends on it."""
+    patterns = {pod.name: [re.compile(SIGNAL)] for pod in scenario.pods}
+    for step in scenario.steps:
+        if isinstance(step.condition, model.Signalled):
+            patterns[step.pod].append(re.compile(step.condition.log))
+        elif isinstance(step.condition, model.LogHas):
+            patterns[step.pod].append(re.compile(re.escape(step.condition.text)))
+    return lambda pod, text: any(pattern.search(text) for pattern in patterns[pod])
 
 
 @dataclass(frozen=True)
@@ -115,7 +137,7 @@ def _signalled(condition: model.Signalled, pod: PodState) -> Verdict:
     if pod.deleted_at is None:
         return Verdict(False, "the pod was not deleted")
     pattern = re.compile(condition.log)
-    lines = (line for line in pod.log if condition.container in (None, line.container) and line.at >= pod.deleted_at)
+    lines = (line for line in pod.noted if condition.container in (None, line.container) and line.at >= pod.deleted_at)
     line = next((line for line in lines if pattern.search(line.text)), None)
     if line is None:
         blind = "; ".join(f"{what}: {why}" for what, why in pod.blind.items() if what.startswith("log"))
@@ -164,7 +186,7 @@ def grace_used(pod: PodState) -> float | None:
 
 
 def _log(condition: model.LogHas, pod: PodState) -> Verdict:
-    for line in pod.log:
+    for line in pod.noted:
         if condition.container in (None, line.container) and condition.text in line.text:
             return Verdict(True, f"{line.container} wrote {line.text[:80]!r}")
     blind = "; ".join(f"{what}: {why}" for what, why in pod.blind.items() if what.startswith("log"))

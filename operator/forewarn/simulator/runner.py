@@ -17,6 +17,7 @@ from forewarn import contract, kube
 from forewarn.contract import UTC, Keys
 from forewarn.errors import UserError
 from forewarn.simulator import controller, model
+from forewarn.simulator.checks import interest
 from forewarn.simulator.collect import collect
 from forewarn.simulator.preflight import FIELD_MANAGER, Pods, preflight
 from forewarn.simulator.watch import Watch
@@ -38,7 +39,7 @@ class Played:
     scenario: model.Scenario
     namespace: str
     state: controller.State
-    world: World = field(default_factory=World)
+    world: World
     left: list[str] = field(default_factory=list)
     """What the cleanup left behind, in words."""
     kept: dict[str, str] = field(default_factory=dict)
@@ -77,8 +78,9 @@ class Runner:
         self._news = asyncio.Event()
         self._names: dict[str, str] = {}
         self._created: dict[str, str] = {}
-        self._watch = Watch(client, namespace, self._now, self._happened)
-        self.played = Played(scenario, namespace, controller.begin(scenario, self._now()))
+        wanted = interest(scenario)
+        self._watch = Watch(client, namespace, self._now, self._happened, wanted)
+        self.played = Played(scenario, namespace, controller.begin(scenario, self._now()), World(wanted))
 
     def _now(self) -> datetime:
         """Return the time on the API server's clock: instants that we write are compared with it."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from forewarn import contract
 from forewarn.contract import Keys
 from forewarn.session import read_annotations
-from forewarn.simulator import model
+from forewarn.simulator.checks import signal_patterns
 from forewarn.simulator.world import (
     DELETES,
     Blind,
@@ -27,10 +26,11 @@ from forewarn.simulator.world import (
 )
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable
     from datetime import datetime
 
-SIGNAL = r"\bSIGTERM\b"
+    from forewarn.simulator import model
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,7 @@ class _Fold:
 
 def rows(scenario: model.Scenario, history: Iterable[Happening], keys: Keys | None = None) -> list[Row]:
     """Return the rows of a history, in the order of the deeds."""
-    signals = {
-        step.pod: re.compile(step.condition.log)
-        for step in scenario.steps
-        if isinstance(step.condition, model.Signalled)
-    }
-    fold = _Fold(keys or Keys(), signals)
+    fold = _Fold(keys or Keys(), signal_patterns(scenario))
     for happening in history:
         pod = fold.pods.setdefault(happening.pod, PodState())
         happening.apply(pod)
@@ -171,7 +166,7 @@ def _event(fold: _Fold, happening: EventSeen) -> None:
 
 
 def _signal(fold: _Fold, pod: PodState, happening: Logged) -> None:
-    pattern = fold.signals.get(happening.pod) or re.compile(SIGNAL)
+    pattern = fold.signals[happening.pod]
     if pod.deleted_at is None or happening.at < pod.deleted_at or not pattern.search(happening.text):
         return
     index = _deletion(fold, happening.pod)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from lightkube.resources.core_v1 import Pod
 from forewarn import contract, kube
 from forewarn.errors import UserError
 from forewarn.simulator import seen
-from forewarn.simulator.world import Blind, Ended, FileRead, Happening, Placed, Runs, Vanished
+from forewarn.simulator.world import Blind, Ended, FileRead, Happening, Logged, Placed, Runs, Vanished
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
@@ -27,6 +28,9 @@ PATIENCE = timedelta(seconds=20)
 AGAIN = 0.5
 """Seconds between two attempts to take a broken stream up again."""
 
+LOG_TURN = 0.01
+"""Seconds that a log may take at a time, and that it then leaves to the other streams."""
+
 READER_LOST = 3.0
 """Seconds after which a reader that died is told of."""
 
@@ -38,9 +42,15 @@ class Watch:
     """
 
     def __init__(
-        self, client: AsyncClient, namespace: str, clock: Callable[[], datetime], tell: Callable[[Happening], None]
+        self,
+        client: AsyncClient,
+        namespace: str,
+        clock: Callable[[], datetime],
+        tell: Callable[[Happening], None],
+        interest: Callable[[str, str], bool],
     ) -> None:
         self._client, self._namespace, self._clock, self._tell = client, namespace, clock, tell
+        self._interest = interest
         self._names: dict[str, str] = {}
         self._early: dict[str, list[dict[str, Any]]] = {}
         self._others: dict[str, tuple[str, Pod]] = {}
@@ -176,9 +186,19 @@ class Watch:
             ended = (pod, container) in self._ended or pod in self._gone
             try:
                 age = None if since is None else max(int((self._clock() - since).total_seconds()), 1)
+                rested = time.monotonic()
                 async for line in self._log_lines(pod, container, age):
+                    if time.monotonic() - rested > LOG_TURN:
+                        # Other streams need many turns of the loop where this one needs one.
+                        await asyncio.sleep(LOG_TURN)
+                        rested = time.monotonic()
                     since = self._clock()
-                    self._tell(seen.log_line(line, since, pod, container))
+                    text = line.partition(" ")[2]
+                    # The stamp of a line takes longer to read than all the rest, and is wanted of few.
+                    wanted = self._interest(pod, text)
+                    self._tell(
+                        seen.log_line(line, since, pod, container) if wanted else Logged(since, pod, container, text)
+                    )
             except kube.FAILURES as error:
                 if ended and since is not None:
                     return  # its last lines are told already

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-LOG_LINES = 50_000
-"""The last lines that are kept of a pod's log."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOG_LINES = 200
+"""The last lines that are kept of a pod's log, whatever they say."""
 SECOND = timedelta(seconds=1)
 DELETES = ("preempt", "evict")
 """The verbs that delete the pod."""
@@ -178,6 +182,7 @@ class Logged(Happening):
     def apply(self, pod: PodState) -> bool:
         """See ``Happening.apply``."""
         pod.log.append(self)
+        pod.noted.append(self)
         return True
 
 
@@ -211,22 +216,29 @@ class PodState:
     files: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     events: dict[str, EventSeen] = field(default_factory=dict)
     log: deque[Logged] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    noted: list[Logged] = field(default_factory=list)
     blind: dict[str, str] = field(default_factory=dict)
 
 
 class World:
-    """The state of every pod of a scenario; changes only by ``apply``."""
+    """The state of every pod of a scenario; changes only by ``apply``.
 
-    def __init__(self) -> None:
+    ``interest`` tells of a pod and a line of its log whether anything depends on it. Of the others only the last are
+    kept, and none is news: a program may write thousands a second.
+    """
+
+    def __init__(self, interest: Callable[[str, str], bool] = lambda _pod, _text: True) -> None:
         self.pods: dict[str, PodState] = defaultdict(PodState)
         self.history: list[Happening] = []
+        self._interest = interest
 
     def apply(self, happening: Happening) -> bool:
         """Take a happening in; returns whether it says anything new."""
         pod = self.pods[happening.pod]
+        if isinstance(happening, Logged) and not self._interest(happening.pod, happening.text):
+            pod.log.append(happening)
+            return False
         if not happening.apply(pod):
             return False
-        # Of a log only what follows the delete is part of the story; a program may write a lot before.
-        if not isinstance(happening, Logged) or pod.deleted_at is not None:
-            self.history.append(happening)
+        self.history.append(happening)
         return True

@@ -14,11 +14,12 @@ from lightkube.resources.core_v1 import Pod
 from rich.console import Console
 
 from forewarn.contract import Keys
-from forewarn.simulator import controller, model, report, seen, timeline
+from forewarn.simulator import checks, controller, model, report, seen, timeline
 from forewarn.simulator.document import Place
 from forewarn.simulator.preflight import needed_rights
 from forewarn.simulator.runner import Played
 from forewarn.simulator.world import (
+    LOG_LINES,
     Blind,
     Did,
     Ended,
@@ -124,7 +125,7 @@ def test_what_cannot_be_seen_is_said_in_its_row() -> None:
 def played(passed: bool, *happenings: Happening) -> Played:
     stage = controller.Stage.DONE if passed else controller.Stage.FAILED
     state = controller.State((controller.Progress(stage, T0, detail="why not"),), T0, T0)
-    result = Played(SCENARIO, "team", state)
+    result = Played(SCENARIO, "team", state, World())
     for happening in happenings:
         result.world.apply(happening)
     return result
@@ -212,6 +213,19 @@ def test_json_holds_the_rows_and_the_outcome_of_each_step() -> None:
     assert content["steps"] == [
         {"place": "s.yaml:3", "verb": "preempt", "pod": "p", "outcome": "done", "detail": "why not", "ended": None}
     ]
+
+
+def test_a_line_of_no_interest_is_no_news_and_only_the_last_are_kept() -> None:
+    step = model.Step(Place("s.yaml", 3), "expect-log", "p", condition=model.LogHas("unit (3)"))
+    wanted = checks.interest(model.Scenario("s", "", SCENARIO.pods, (step,)))
+    world = World(wanted)
+    for number in range(1000):
+        assert not world.apply(Logged(T0, "p", "m", f"line {number}"))
+    assert world.apply(Logged(T0, "p", "m", "unit (3) done"))
+    assert world.apply(Logged(T0, "p", "m", "got SIGTERM"))
+    assert len(world.history) == 2
+    assert len(world.pods["p"].log) == LOG_LINES
+    assert [line.text for line in world.pods["p"].noted] == ["unit (3) done", "got SIGTERM"]
 
 
 # ── from Kubernetes to happenings ────────────────────────────────────────────────────────────────────────────────────
