@@ -13,7 +13,7 @@ from forewarn_manifests.reader import Reader
 from forewarn_manifests.request import Identity, JobPlan, LaunchRequest, Mode, Mount, Pair, Toleration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from forewarn_manifests.flags import Arguments
     from forewarn_manifests.process import Process
@@ -126,7 +126,7 @@ def _gpus(reader: Reader) -> int:
 
 def _labels(reader: Reader, space: str, gpus: int) -> tuple[Pair, ...]:
     profile = reader.profile
-    found = {key: Pair(key, reader.fill(value), f"profile {profile.name}") for key, value in profile.labels.items()}
+    found = _of_profile(reader, profile.labels, checks.LABEL_ALLOWED, checks.label_value)
     if space:
         found[contract.COURSE_LABEL] = Pair(contract.COURSE_LABEL, space, reader.why["workspace"])
     user = reader.given("user")
@@ -147,6 +147,16 @@ def _labels(reader: Reader, space: str, gpus: int) -> tuple[Pair, ...]:
     return tuple(found.values())
 
 
+def _of_profile(
+    reader: Reader, values: Mapping[str, str], allowed: str, check: Callable[[str, str], str]
+) -> dict[str, Pair]:
+    """Return the profile's own labels or alike, checked as those of a flag are."""
+    own = f"profile {reader.profile.name}"
+    return {
+        checks.key(own, key, allowed): Pair(key, check(own, reader.fill(value)), own) for key, value in values.items()
+    }
+
+
 def _no_class(reader: Reader, found: dict[str, Pair]) -> None:
     profile = reader.profile
     classes = ", ".join(profile.gpu_classes)
@@ -165,9 +175,7 @@ def _no_class(reader: Reader, found: dict[str, Pair]) -> None:
 
 def _annotations(reader: Reader, container: Process) -> tuple[Pair, ...]:
     profile = reader.profile
-    found = {
-        key: Pair(key, reader.fill(value), f"profile {profile.name}") for key, value in profile.annotations.items()
-    }
+    found = _of_profile(reader, profile.annotations, checks.ANNOTATION_ALLOWED, checks.text)
     for given in reader.arguments.every("annotations"):
         key, value = checks.annotation(given.where, given.value)
         if key.startswith((_annotation_prefix(reader), contract.IDLE_PREFIX)):
@@ -189,8 +197,10 @@ def _annotations(reader: Reader, container: Process) -> tuple[Pair, ...]:
 
 def _environment(reader: Reader, home: str, runtime: int, name: str, job: JobPlan | None) -> tuple[Pair, ...]:
     profile = reader.profile
+    own = f"profile {profile.name}"
     found = {
-        key: Pair(key, reader.fill(value), f"profile {profile.name}") for key, value in profile.environment.items()
+        checks.variable_name(own, key): Pair(key, checks.text(own, reader.fill(value)), own)
+        for key, value in profile.environment.items()
     }
     if reader.switch("conda_cache", False):
         for key, value in profile.conda_environment.items():
@@ -214,9 +224,7 @@ def _environment(reader: Reader, home: str, runtime: int, name: str, job: JobPla
 
 def _node_selector(reader: Reader) -> tuple[Pair, ...]:
     profile = reader.profile
-    found = {
-        key: Pair(key, reader.fill(value), f"profile {profile.name}") for key, value in profile.node_selector.items()
-    }
+    found = _of_profile(reader, profile.node_selector, checks.LABEL_ALLOWED, checks.label_value)
     node = reader.given("node")
     if node is not None:
         found[profile.node_label] = Pair(profile.node_label, _node(reader, node.where, node.value), node.where)

@@ -135,8 +135,10 @@ def _find(name: str, where: str, places: Sequence[str], first: int) -> tuple[dic
             return cast("dict[str, Any]", PROFILES[name]), len(places), f"profile {name}"
     from forewarn_manifests.checks import one_of
 
-    one_of(where, "profile", name, names(places) if first == 0 else [])
-    raise UserError(where, f"nothing below {name!r} to extend", "extend another profile")
+    if first > 0:
+        raise UserError(where, f"nothing below {name!r} to extend", "allowed: another profile")
+    one_of(where, "profile", name, names(places))
+    raise UserError(where, f"no profile {name!r}", "allowed: a name of letters, digits and -")
 
 
 def read(path: str) -> dict[str, Any]:
