@@ -44,7 +44,7 @@ def run(work: Path, say: Callable[[str], None]) -> list[Row]:
     first, last = SIZES[0], SIZES[-1]
     by_name = {row.name: row.value for row in rows}
     growth = last / first
-    for what in ("start", "memory"):
+    for what in ("start, CPU", "memory"):
         small, large = by_name[f"{first:,}: {what}"], by_name[f"{last:,}: {what}"]
         rows.append(Row(f"{what}, {last:,} by {first:,}", large / small, "×", limit=growth))
     return rows
@@ -88,11 +88,11 @@ async def _mirror(server: ApiServer, work: Path, size: int, bare: float) -> list
         with MirrorProcess(server.kubeconfig, work / f"mirror.{size}.log") as mirror:
             await asyncio.to_thread(mirror.ready, 300)
             ready = time.monotonic() - started
-            rows = [Row(f"{size:,}: start", ready, "s")]
+            pid = mirror.process.pid
+            rows = [Row(f"{size:,}: start", ready, "s"), Row(f"{size:,}: start, CPU", cpu(pid), "s")]
             if size == BURST_AT:
                 rows += await _burst(made, started)
             await asyncio.sleep(8)
-            pid = mirror.process.pid
             rows.append(Row(f"{size:,}: bare kopf", bare, "MB"))
             memory = resident(pid)
             limit = bare + 10 if size == BURST_AT else None
