@@ -19,6 +19,7 @@ from tests.integration.mirror.load import Cluster, cluster, create_many, eventua
 from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess
 from tests.support.apiserver import ApiServer
 
+pytestmark = pytest.mark.timeout(400)
 SEEN_SECONDS = 2.0
 """An episode that a caught-up mirror could see for so long must have been told."""
 OPENING_NAMES = {reason.name for reason in OPENINGS}
