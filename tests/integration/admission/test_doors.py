@@ -27,7 +27,6 @@ from tests.support.apiserver import ApiServer
 from tests.unit.admission import corpus, generated
 
 GENERATED = 2000
-IDLE = 30.0
 KEPT_SECONDS = 20.0
 POLICY_LABEL = ("forewarn/sessions-by-policy", "enabled")
 SETTINGS = InjectSettings()
