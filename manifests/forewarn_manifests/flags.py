@@ -107,7 +107,7 @@ FLAGS = (
         "prefix of the controller's annotations",
         "FOREWARN_ANNOTATION_PREFIX",
     ),
-    Flag("whole_map", "", "whole-map", "", "also project the whole annotation map", "FOREWARN_WHOLE_MAP"),
+    Flag("whole_map", "", "whole-map", "BOOL", "true: also project the whole annotation map", "FOREWARN_WHOLE_MAP"),
 )
 
 BY_SHORT = {flag.short: flag for flag in FLAGS if flag.short}

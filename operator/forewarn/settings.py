@@ -19,6 +19,7 @@ INJECT = "inject"
 CHECK = "check"
 POLICY = "policy"
 SIMULATE = "simulate"
+RENDER = "render"
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ SETTINGS = (
         contract.DEFAULT_PREFIX,
         "prefix of the reservation controller's annotations",
         prefix,
-        (ADMISSION, MIRROR, INJECT, CHECK, POLICY, SIMULATE),
+        (ADMISSION, MIRROR, INJECT, CHECK, POLICY, SIMULATE, RENDER),
     ),
     Setting(
         "sessions-label",
@@ -174,7 +175,7 @@ SETTINGS = (
         "false",
         f"also project the whole annotation map, as the file {contract.WHOLE_MAP_FILE}",
         boolean,
-        (ADMISSION, INJECT, POLICY),
+        (ADMISSION, INJECT, POLICY, RENDER),
     ),
     Setting("stale-after", "60", "seconds past termination-warning-at until a warning is stale", seconds, (MIRROR,)),
     Setting("event-rate", "300", "Event writes per second, at most", positive, (MIRROR,)),

@@ -1,4 +1,4 @@
-"""The parser's conventions: bundles, values, long options, the end of the launcher's options; one table for all of it."""
+"""The parser's conventions: bundles, values, long options, the end of the launcher's options."""
 
 from __future__ import annotations
 
