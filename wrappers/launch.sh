@@ -41,7 +41,7 @@ run() {
 # Prints EVENT|PHASE|EXIT-CODE|WHY-PENDING for every change of the pod, and DELETED at its end. Only a watch sees the exit
 # code of a pod that somebody else deletes: its object outlives the container by a moment.
 states() {
-    local found fields process=''
+    local found fields process='' told=no
     fields='{.type}|{.object.status.phase}|{.object.status.containerStatuses[0].state.terminated.exitCode}'
     fields+='|{.object.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}'
     trap 'kill $process 2>/dev/null; exit' TERM
@@ -51,6 +51,9 @@ states() {
             "$kubectl" get pod "${plan[name]}" --watch --output-watch-events -o "jsonpath=$fields" 2>/dev/null &
             process=$!
             wait "$process"
+        elif [[ $told == no ]]; then
+            told=yes
+            say "the cluster does not answer; still trying"
         fi
         sleep 1 # a broken connection may come back
     done

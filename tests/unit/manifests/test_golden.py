@@ -16,6 +16,8 @@ from forewarn_manifests import render as renderer
 from tests.unit.manifests.golden import DIRECTORY, Case, cases
 
 CASES = cases()
+# Without site packages (-S), whose own start imports pathlib in an editable install.
+PYTHONPATH = {"PYTHONPATH": os.pathsep.join(str(DIRECTORY.parents[2] / part) for part in ("operator", "manifests"))}
 PODS = [case for case in CASES if not case.dump]
 
 
@@ -75,3 +77,15 @@ def test_json_says_what_yaml_says(case: Case) -> None:
     plain = Case(case.name, tuple(word for word in case.argv if word != "-d"), case.environ)
     documents = list(yaml.safe_load_all(plain.text()))
     assert (value["items"] if value["kind"] == "List" else [value]) == documents
+
+
+def test_a_launch_by_a_shipped_profile_imports_neither_jinja2_nor_yaml() -> None:
+    code = (
+        "import sys\nfrom forewarn.cli import main\nmain(['render', '-Q', '-B', '--', 'true'])\n"
+        "heavy = {'jinja2', 'yaml', 'argparse', 'pathlib', 'lightkube', 'asyncio', 'logging'} & set(sys.modules)\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False, env=PYTHONPATH
+    )
+    assert (done.returncode, done.stderr) == (0, "")
