@@ -70,14 +70,14 @@ def up() -> None:
 def image() -> None:
     """Make the cluster and put the operator's image into it."""
     steps = Steps(CLUSTER_LOG)
-    steps.plan(cluster.IMAGE_STEPS)
+    steps.plan(cluster.image_steps())
     cluster.load_image(steps, cluster.up(steps))
 
 
 def install() -> None:
     """Make the cluster, put the image into it, install the chart."""
     steps = Steps(CLUSTER_LOG)
-    steps.plan(cluster.IMAGE_STEPS + deploy.STEPS)
+    steps.plan(cluster.image_steps() + deploy.STEPS)
     deploy.install(steps, cluster.load_image(steps, cluster.up(steps)))
 
 

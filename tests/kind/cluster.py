@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from forewarn.errors import UserError
 from tests.kind import docker, go, node_image, operator_image, versions
-from tests.kind.places import CHECKOUT, CLUSTER_NAME, KUBECONFIG, STATE, bin_directory, locked
+from tests.kind.places import CHECKOUT, CLUSTER_NAME, KUBECONFIG, STATE, bin_directory, digest, locked
 from tests.kind.progress import Steps
 from tests.support.programs import cache
 
@@ -22,11 +22,10 @@ LOCAL_IMAGE = "forewarn:dev"
 """The name that the newest image of this checkout also has inside this checkout's own cluster."""
 
 TOOLS_FOR_KIND = tuple(program for program in versions.TOOLS if program.name in ("kind", "kubectl", "helm"))
-IMAGE_STEPS = operator_image.STEPS + 1
-"""How many steps ``load_image`` takes at most."""
 OFFLINE_IMAGES = "kindest/node:*-offline-*"
 BASE_IMAGES = "forewarn-*base:*"
-CONFIGURATIONS = {kind: Path(__file__).with_name(f"{kind}.yaml") for kind in (STOCK, OFFLINE)}
+HERE = Path(__file__).parent
+CONFIGURATIONS = {kind: HERE / f"{kind}.yaml" for kind in (STOCK, OFFLINE)}
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class Cluster:
     kubeconfig: str
     node_image: str = ""
     image: str = ""
+    configuration: str = ""
 
     def save(self) -> None:
         """Write it where the tests and the demo look."""
@@ -121,7 +121,12 @@ def _foreign(steps: Steps, kubeconfig: Path, image: str) -> Cluster:
 
 def _fits(known: Cluster) -> bool:
     """Whether the cluster is what would be made today."""
-    return known.node_image == (node_image.name() if known.kind == OFFLINE else versions.STOCK_NODE_IMAGE)
+    image = node_image.name() if known.kind == OFFLINE else versions.STOCK_NODE_IMAGE
+    return (known.node_image, known.configuration) == (image, _configuration(known.kind))
+
+
+def _configuration(kind: str) -> str:
+    return digest(CONFIGURATIONS[kind], HERE / "patches")
 
 
 def _node_image(steps: Steps) -> tuple[str, str]:
@@ -151,20 +156,25 @@ def _create(steps: Steps, kind: str, image: str) -> Cluster:
     KUBECONFIG.parent.mkdir(parents=True, exist_ok=True)
     KUBECONFIG.unlink(missing_ok=True)
     _register()
+    configuration = KUBECONFIG.with_name("kind.yaml")
+    configuration.write_text(CONFIGURATIONS[kind].read_text().replace("@HERE@", str(HERE)))
     # kind lists networks and makes one if there is none; two at once make two of the same name.
     with locked("kind", "kind"):
         steps.run(
             [
                 *(bin_directory() / "kind", "create", "cluster", "--name", CLUSTER_NAME, "--image", image),
-                *("--config", CONFIGURATIONS[kind], "--kubeconfig", KUBECONFIG, "--wait", "180s"),
+                *("--config", configuration, "--kubeconfig", KUBECONFIG, "--wait", "180s"),
             ],
             timeout=600,
         )
+    dns = ("--namespace=kube-system", "deployment/coredns")
+    kubectl(KUBECONFIG, "scale", *dns, "--replicas=1")
+    kubectl(KUBECONFIG, "set", "resources", *dns, "--requests=cpu=10m")
     # A daemon that starts again would start the node too, half alive and for nobody; whoever wants it makes it anew.
     docker.run("update", "--restart=no", *_containers(CLUSTER_NAME))
     if not alive(KUBECONFIG):
         raise UserError(f"cluster {CLUSTER_NAME}", "was made but its node is not ready", f"see {steps.log}")
-    return Cluster(kind, str(KUBECONFIG), image)
+    return Cluster(kind, str(KUBECONFIG), image, configuration=_configuration(kind))
 
 
 def _delete(name: str) -> None:
@@ -192,15 +202,18 @@ def _remove_orphans(steps: Steps) -> None:
             note.unlink()
 
 
+def image_steps() -> int:
+    """Return how many steps ``load_image`` takes at most, as far as it can be told now."""
+    return 1 if docker.answers() and operator_image.there() else operator_image.STEPS + 1
+
+
 def load_image(steps: Steps, cluster: Cluster) -> Cluster:
     """Return the cluster with this checkout's operator image in it; a foreign one keeps the image it was given."""
     if cluster.kind == FOREIGN:
-        steps.plan(-IMAGE_STEPS)
+        steps.plan(-image_steps())
         if not cluster.image:
             steps.say(f"operator image: {IMAGE_VARIABLE} names none, so what needs one is skipped")
         return cluster
-    if operator_image.there():
-        steps.plan(1 - IMAGE_STEPS)
     image = operator_image.build(steps)
     node = f"{CLUSTER_NAME}-control-plane"
     ctr = ("exec", node, "ctr", "--namespace=k8s.io", "images")
@@ -211,7 +224,7 @@ def load_image(steps: Steps, cluster: Cluster) -> Cluster:
     else:
         steps.plan(-1)
     docker.run(*ctr, "tag", "--force", full, f"docker.io/library/{LOCAL_IMAGE}")
-    ready = Cluster(cluster.kind, cluster.kubeconfig, cluster.node_image, image)
+    ready = replace(cluster, image=image)
     ready.save()
     return ready
 

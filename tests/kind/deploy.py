@@ -35,6 +35,7 @@ def install(steps: Steps, cluster: Cluster, *options: str) -> None:
                     CHART,
                 ),
                 *(f"--namespace={NAMESPACE}", "--create-namespace", "--wait", "--timeout=180s"),
+                *(f"--set={part}.resources.requests.cpu=10m" for part in ("admission", "mirror")),
                 *(f"--set=image.repository={repository}", f"--set-string=image.tag={tag}", *options),
             ]
         )

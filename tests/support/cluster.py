@@ -102,7 +102,9 @@ class Cluster:
             self.until(lambda: self._has(name, "serviceaccount", "default"), 30, f"the ServiceAccount of {name}")
             yield name
         finally:
-            self.kubectl("delete", "pods", "--all", f"--namespace={name}", "--grace-period=1", "--wait=false")
+            self.kubectl(
+                "delete", "pods", "--all", f"--namespace={name}", "--grace-period=0", "--force", "--wait=false"
+            )
             self.kubectl("delete", "namespace", name, "--wait=false")
 
     def _has(self, namespace: str, kind: str, name: str) -> bool:
