@@ -77,6 +77,7 @@ class Heed:
         self.schedule = schedule or SaveSchedule()
         self.signal = signals.StopSignal()
         self.now, self.tick = now, tick
+        self.grace = signals.grace_seconds(environ)
         self.started = container_start(self.podinfo.directory)
         self._rank = ranks.rank
         self._stop_on_warning = stop_on_warning

@@ -119,6 +119,8 @@ class Loop:
         if not look.busy:
             self._take_in()
         wanted = look.stop and self._saved_step != step and (look.terminated or not self._failing)
+        if look.terminated and wanted:
+            self._plan()
         if look.due or look.fired or wanted:
             self._save(step, state, epoch, metrics, in_background=not look.stop)
         if look.stop and saver is not None and saver.outstanding:
@@ -136,6 +138,12 @@ class Loop:
         """Save the end of the run, unless this step is saved, and wait for what is outstanding."""
         self._take_in()
         self._save(step, state, epoch, metrics, in_background=False)
+
+    def _plan(self) -> None:
+        """Say it where the last save will probably not fit between SIGTERM and SIGKILL; it is tried all the same."""
+        cost, grace = self.heed.schedule.cost, self.heed.grace
+        if cost is not None and cost > grace and self.store.ranks.rank == 0:
+            log.warning("forewarn: a save takes %.0f s, and SIGKILL follows SIGTERM after %.0f s", cost, grace)
 
     def _save(
         self, step: int, state: State, epoch: int | None, metrics: Mapping[str, float] | None, *, in_background: bool

@@ -32,12 +32,13 @@ def run(*command: object, cwd: Path, timeout: float = 500, **extra: str) -> subp
     )
 
 
-def start(*command: object, cwd: Path, **extra: str) -> subprocess.Popen[str]:
-    """Start a Python program in a process group of its own; its output is one pipe."""
+def start(*command: object, cwd: Path, input: bool = False, **extra: str) -> subprocess.Popen[str]:  # noqa: A002
+    """Start a Python program in a process group of its own; its output is one pipe, ``input`` gives it another."""
     return subprocess.Popen(
         [sys.executable, *map(str, command)],
         cwd=cwd,
         env=environ(**extra),
+        stdin=subprocess.PIPE if input else None,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

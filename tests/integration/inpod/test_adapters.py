@@ -44,7 +44,18 @@ class Module(pl.LightningModule):
     def configure_optimizers(self):
         optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
-data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(32, 4)), batch_size=4)
+class Data:
+    # Lightning keeps the place in an epoch only of a loader that has it, such as a StatefulDataLoader.
+    def __init__(self): self.batches, self.at = torch.randn(32, 4).split(4), 0
+    def __len__(self): return len(self.batches)
+    def __iter__(self):
+        while self.at < len(self):
+            self.at += 1
+            yield (self.batches[self.at - 1],)
+        self.at = 0
+    def state_dict(self): return {"at": self.at}
+    def load_state_dict(self, kept): self.at = kept["at"]
+data = Data()
 heed = callback("checkpoints", config={"a": 1}, stop_on_warning=stop)
 trainer = pl.Trainer(max_epochs=3, callbacks=[heed], logger=False, enable_checkpointing=False, accelerator="cpu",
                      enable_progress_bar=False, enable_model_summary=False)

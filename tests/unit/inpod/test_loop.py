@@ -330,6 +330,15 @@ def test_torchruns_thirty_seconds_are_planned_with_and_said_once(tmp_path, caplo
     assert caplog.text.count("30 s after SIGTERM") == 1
 
 
+def test_a_last_save_that_will_not_fit_is_said_and_tried(tmp_path, caplog):
+    run = Run(tmp_path, environ={"TORCHELASTIC_RUN_ID": "x"}, schedule=SaveSchedule(45))
+    with run.loop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert run.step()
+    assert "a save takes 45 s, and SIGKILL follows SIGTERM after 30 s" in caplog.text
+    assert run.saved == [1]
+
+
 def test_an_interruption_is_one_appended_line(tmp_path):
     log = InterruptionLog(tmp_path / "log")
     log.write(NOW, step=5, epoch=2, checkpoint='/home/a b/"x"\n', warned=True, cost=1.23456, why="SIGTERM")
