@@ -94,27 +94,53 @@ def load(command: Command) -> Callable[[list[str]], int]:
     return cast("Callable[[list[str]], int]", module.main)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one subcommand; returns its exit code (2 for a user's mistake, told in one line on stderr)."""
-    arguments = sys.argv[1:] if argv is None else argv
+def run(arguments: list[str]) -> int:
+    """Run one subcommand and return its exit code; raises ``UserError`` for a user's mistake."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        print(f"forewarn {__version__}")
+        return 0
+    command, rest = find(arguments)
+    main_of_command = load(command)
     try:
-        if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(usage())
-            return 0 if arguments else 2
-        if arguments[0] == "--version":
-            print(f"forewarn {__version__}")
-            return 0
-        command, rest = find(arguments)
-        return load(command)(rest)
+        return main_of_command(rest)
+    except SystemExit as end:
+        # argparse ends the process after --help; what it printed must still be written out.
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; returns its exit code (2 for a user's mistake, told in one line on stderr)."""
+    try:
+        if sys.stdout is None:  # Python's way to say that it was closed by the caller
+            raise UserError("standard output", "is closed")
+        code = run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        code = _told(str(error))
     except BrokenPipeError:
         # The reader went away (`forewarn … | head`): nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        code = 141
+        _drop_output()
+    except OSError as error:
+        code = _told(f"{error.filename or 'standard input or output'}: {error.strerror or error}")
+        _drop_output()
     except KeyboardInterrupt:
-        return 130
+        code = 130
+    return code
+
+
+def _told(line: str) -> int:
+    if sys.stderr is not None:
+        print(f"error: {line}", file=sys.stderr)
+    return 2
+
+
+def _drop_output() -> None:
+    """Keep Python from writing the rest of an output that cannot be written when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

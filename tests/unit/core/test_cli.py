@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,32 @@ def test_a_word_that_is_no_command_is_one_line(argv: list[str], line: str, capsy
     err = capsys.readouterr().err
     assert err.startswith(line)
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--help"], ["settings"], ["shell"]])
+def test_an_output_that_cannot_be_written_is_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "forewarn.cli", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (2, "error: standard input or output: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["settings"], ["policy"]])
+def test_a_closed_output_is_one_line(words: list[str]) -> None:
+    done = subprocess.run(
+        ["bash", "-c", 'exec "$@" >&-', "-", sys.executable, "-m", "forewarn.cli", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, "error: standard output: is closed\n")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    script = f"set -o pipefail; {sys.executable} -m forewarn.cli settings --json | true"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode in (0, 141), done.stderr) == (True, "")
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
