@@ -18,6 +18,7 @@ from tests.support.programs import cache
 FOREIGN, STOCK, OFFLINE = "foreign", "stock", "offline"
 KUBECONFIG_VARIABLE = "FOREWARN_KUBECONFIG"
 IMAGE_VARIABLE = "FOREWARN_IMAGE"
+OWN = STATE.with_name("kind.json")
 LOCAL_IMAGE = "forewarn:dev"
 """The name that the newest image of this checkout also has inside this checkout's own cluster."""
 
@@ -39,17 +40,18 @@ class Cluster:
     configuration: str = ""
 
     def save(self) -> None:
-        """Write it where the tests and the demo look."""
-        STATE.parent.mkdir(parents=True, exist_ok=True)
-        new = STATE.with_suffix(".new")
-        new.write_text(json.dumps(asdict(self), indent=1) + "\n")
-        new.replace(STATE)
+        """Write it where the tests and the demo look, and one of our own where ``up`` finds it again."""
+        for path in (STATE, *((OWN,) if self.kind in CONFIGURATIONS else ())):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_suffix(".new")
+            new.write_text(json.dumps(asdict(self), indent=1) + "\n")
+            new.replace(path)
 
 
-def load() -> Cluster | None:
+def load(path: Path | None = None) -> Cluster | None:
     """Return the cluster that ``up`` left, or ``None``."""
     try:
-        return Cluster(**json.loads(STATE.read_text()))
+        return Cluster(**json.loads((path or STATE).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -93,8 +95,9 @@ def up(steps: Steps, environ: Mapping[str, str] = os.environ) -> Cluster:
         return _foreign(steps, Path(named).expanduser(), environ.get(IMAGE_VARIABLE, ""))
     go.build(steps, go.missing(TOOLS_FOR_KIND), node_image.ALL)
     docker.ensure(steps)
-    known = load()
-    if known is not None and known.kind in CONFIGURATIONS and _fits(known) and alive(KUBECONFIG):
+    known = load(OWN)
+    if known is not None and _fits(known) and alive(KUBECONFIG):
+        known.save()
         steps.say(f"cluster {CLUSTER_NAME}: there already ({known.kind} node image)")
         return known
     steps.plan(2 + node_image.steps_needed())
@@ -232,6 +235,7 @@ def load_image(steps: Steps, cluster: Cluster) -> Cluster:
 def down(steps: Steps) -> None:
     """Remove this checkout's cluster; a foreign one is left alone."""
     STATE.unlink(missing_ok=True)
+    OWN.unlink(missing_ok=True)
     if not docker.answers():
         steps.say("cluster: no Docker daemon runs, so no cluster does")
         return

@@ -154,6 +154,7 @@ def test_the_named_cluster_comes_first_and_keeps_the_image_it_was_given(
     found = cluster.load_image(steps, cluster.up(steps, environ))
     assert (found.kind, found.image) == ("foreign", "registry.example/forewarn:1")
     assert cluster.load() == found
+    assert not cluster.OWN.exists()
 
 
 def test_a_cluster_file_that_cannot_be_read_is_no_cluster(state: Path) -> None:
@@ -166,6 +167,7 @@ def test_a_cluster_file_that_cannot_be_read_is_no_cluster(state: Path) -> None:
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(cluster, "STATE", tmp_path / "cluster.json")
+    monkeypatch.setattr(cluster, "OWN", tmp_path / "kind.json")
     return tmp_path / "cluster.json"
 
 
