@@ -1,11 +1,15 @@
-"""YAML as kubectl reads it: YAML 1.1's octal numbers and yes/no, but no sexagesimal numbers and no dates. Pure."""
+"""YAML as kubectl reads it: 1.1's octal numbers and yes/no, no sexagesimals, no dates, libyaml's tabs. Pure."""
 
 from __future__ import annotations
 
+import base64
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _FLOAT = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 _TRUE = frozenset({"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"})
@@ -15,17 +19,47 @@ _BASES = (("0x", 16), ("0X", 16), ("0b", 2), ("0o", 8), ("0", 8))
 
 
 _PLAIN = "tag:forewarn,2026:plain"
+_STANDARD = "tag:yaml.org,2002:"
+_TABBED_HEADER = re.compile(r"([-+]?[1-9]?|[1-9][-+]) *\t[ \t]*")
+_BREAKS = "\0\r\n\x85\u2028\u2029"
 
 
 class _Loader(yaml.SafeLoader):
+    """PyYAML's loader with libyaml's tabs (before a comment, between tokens) and untyped plain scalars."""
+
     def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
         if kind is yaml.ScalarNode and implicit[0]:
-            return "tag:yaml.org,2002:merge" if value == "<<" else _PLAIN
+            return _STANDARD + "merge" if value == "<<" else _PLAIN
         return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
 
+    def scan_to_next_token(self) -> None:
+        super().scan_to_next_token()
+        # As libyaml does: a tab separates, but never where an indentation could stand.
+        while self.peek() == "\t" and (self.flow_level or not self.allow_simple_key):
+            self.forward()
+            super().scan_to_next_token()
 
-def _untagged(loader: _Loader, _: str, node: yaml.Node) -> Any:
-    # A tag of the author's own says nothing to kubectl either.
+    def scan_plain_spaces(self, indent: Any, start_mark: Any) -> Any:
+        length = 0
+        while self.peek(length) in (" ", "\t"):
+            length += 1
+        if "\t" in self.prefix(length):
+            spaces = self.prefix(length)
+            self.forward(length)
+            if self.peek() not in _BREAKS:
+                return [spaces]
+        return super().scan_plain_spaces(indent, start_mark)
+
+    def scan_block_scalar_indicators(self, start_mark: Any) -> Any:
+        if (match := _TABBED_HEADER.match(self.prefix(64))) is None:
+            return super().scan_block_scalar_indicators(start_mark)
+        self.forward(match.end())
+        signs, digit = match[1].strip("123456789"), match[1].strip("+-")
+        return signs == "+" if signs else None, int(digit) if digit else None
+
+
+def _untagged(loader: _Loader, node: yaml.Node) -> Any:
+    # A tag that is not JSON's says nothing to kubectl: a text, a list, a map.
     if isinstance(node, yaml.ScalarNode):
         return node.value
     if isinstance(node, yaml.SequenceNode):
@@ -33,22 +67,40 @@ def _untagged(loader: _Loader, _: str, node: yaml.Node) -> Any:
     return _mapping(loader, node)
 
 
+def _binary(loader: _Loader, node: Any) -> Any:
+    if not isinstance(node, yaml.ScalarNode):
+        return _untagged(loader, node)
+    try:
+        return base64.b64decode("".join(node.value.split()), validate=True).decode(errors="replace")
+    except ValueError:
+        raise yaml.MarkedYAMLError(problem="!!binary is not base64", problem_mark=node.start_mark) from None
+
+
+def _typed(loader: _Loader, node: Any) -> Any:
+    return plain(node.value) if isinstance(node, yaml.ScalarNode) else _untagged(loader, node)
+
+
 def _mapping(loader: _Loader, node: Any) -> dict[str, Any]:
     loader.flatten_mapping(node)
     # As in JSON, which kubectl makes of it, every key is a text.
     return {
-        _key(loader.construct_object(key, deep=True)): loader.construct_object(value, deep=True)
+        key_text(loader.construct_object(key, deep=True)): loader.construct_object(value, deep=True)
         for key, value in node.value
     }
 
 
-_Loader.add_constructor(_PLAIN, lambda _, node: plain(node.value))
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: node.value)
-_Loader.add_multi_constructor("!", _untagged)
+# Nothing of PyYAML's own is left: it makes dates, sets and bytes, which JSON does not have.
+_Loader.yaml_constructors = {
+    _PLAIN: _typed,
+    **{_STANDARD + name: _typed for name in ("null", "bool", "int", "float")},
+    _STANDARD + "binary": _binary,
+    None: _untagged,
+}
+_Loader.yaml_multi_constructors = {}
 
 
-def _key(value: Any) -> str:
+def key_text(value: Any) -> str:
+    """Return a key as JSON has it: a text. Raises ``yaml.YAMLError``."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, dict)):
@@ -98,3 +150,8 @@ def load(text: str) -> Any:
         raise yaml.YAMLError("it is nested too deeply, or holds itself") from None
     finally:
         loader.dispose()
+
+
+def events(text: str) -> Iterator[Any]:
+    """Return the parse events of one YAML document, with their marks. Raises ``yaml.YAMLError``."""
+    return yaml.parse(text, Loader=_Loader)
