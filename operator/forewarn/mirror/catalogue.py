@@ -69,13 +69,14 @@ class Reason(Enum):
         NORMAL,
         "WarningMoved",
         "the warning's instant moved by a minute or more, or its risk is in another band",
-        "The termination warning changed: this session may be stopped from {at} ({distance}) on, not {before}; {band}. "
-        "Plan your save for the new time.",
+        "The termination warning changed: this session may be stopped from {at} ({distance}) on, {before}; {band}. "
+        "{advice}",
         {
             "at": "2026-11-29 19:45:00 UTC",
             "distance": "in 24 min",
-            "before": _AT,
+            "before": f"not {_AT}",
             "band": "the stop is certain",
+            "advice": "Plan your save for the new time.",
         },
     )
     TerminationWarningWithdrawn = Entry(
@@ -157,13 +158,12 @@ class Reason(Enum):
         NORMAL,
         "Stopping",
         "the pod was deleted: whether it was warned, how long before, which grace",
-        "This session was told to stop at {at}{late}; {warned}. It has {grace} of grace, until {end}{cause}.",
+        "This session was told to stop at {at}{late}; {warned}. {grace}{cause}.",
         {
             "at": "2026-11-29 19:31:10 UTC",
             "late": "",
             "warned": "it was warned 16 min before, of a stop from 2026-11-29 19:30:00 UTC on",
-            "grace": "10 min",
-            "end": "2026-11-29 19:41:10 UTC",
+            "grace": "It has 10 min of grace, until 2026-11-29 19:41:10 UTC",
             "cause": "; the reservation controller says Preempted",
         },
     )

@@ -6,12 +6,13 @@ import asyncio
 import itertools
 import logging
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from forewarn.mirror import events
 from forewarn.mirror.api import FAILURES, Api, Refusal
 from forewarn.mirror.episodes import RECENT, ended_unobserved, step
-from forewarn.mirror.events import Recovered, Target
+from forewarn.mirror.events import Identity, Recovered, Target
 from forewarn.mirror.lookups import Lookups
 from forewarn.mirror.notices import Notice, Restatement, Rules
 from forewarn.mirror.pods import Seen, observe
@@ -50,7 +51,7 @@ class Engine:
         self.writer = Writer(api, self, rate, instance)
         self.schedule = Schedule(clock, self._due)
         self.records = Records()
-        self._recovered: dict[str, Recovered] = {}
+        self._recovered: dict[Identity, Recovered] = {}
         self._followed: set[str] = set(scope.namespaces)
         self._loading: set[str] = set()
         self._generations: dict[str, int] = dict.fromkeys(scope.streams, 0)
@@ -85,9 +86,10 @@ class Engine:
         if kind == "DELETED":
             if record is None and self.records.is_buried(seen.uid):
                 return
-            if seen.deleted is None and record is not None:
+            if seen.deleted is None:
                 # Removed without grace, or only out of the selector's sight.
-                record.seen = seen
+                record = record or self._add(seen)
+                record.see(seen)
                 self._spawn(self._verify, record.target)
                 return
             self._bury(record or self._add(seen), seen)
@@ -99,7 +101,7 @@ class Engine:
         elif seen.version < record.seen.version:
             return
         record.generation = self._generations.get(self._stream(seen.namespace), 0)
-        record.seen = seen
+        record.see(seen)
         self._touch(record)
 
     def listing(self, stream: str) -> None:
@@ -132,17 +134,18 @@ class Engine:
     # ---- records
 
     def _add(self, seen: Seen) -> Record:
-        found = self._recovered.pop(seen.uid, None)
+        found = self._recovered.pop((seen.namespace, seen.uid), None)
         return self.records.add(seen, found.story if found else NOTHING)
 
     def _forget(self, uid: str) -> None:
         self.schedule.set(uid, None)
         self.records.forget(uid)
 
-    def _bury(self, record: Record, seen: Seen) -> None:
+    def _bury(self, record: Record, seen: Seen, *, unseen: bool = False) -> None:
         """Take that a pod's object is gone."""
         self.records.bury(seen.uid)
-        record.seen = seen
+        record.see(seen)
+        record.unseen = unseen
         record.gone_at = self.clock.now()
         self._touch(record)
         if not self.leading:
@@ -170,7 +173,12 @@ class Engine:
         if not self.leading or record.settling or record.seen.namespace in self._loading:
             return
         uid = record.seen.uid
-        result = step(record.story, record.seen, self.records.around(record), self.clock.now(), self._rules)
+        try:
+            result = step(record.story, record.seen, self.records.around(record), self.clock.now(), self._rules)
+        except Exception:
+            # One session that breaks the machine must not keep the others from being told.
+            log.exception("a session cannot be decided upon", extra=_fields(record.target))
+            return
         record.story = result.story
         for said in result.tell:
             self._owe(said, record.target, record.seen.job)
@@ -198,6 +206,9 @@ class Engine:
 
     def stored(self, owed: Owed, fresh: bool) -> None:
         """Take that an Event is stored."""
+        record = self.records.get(owed.pod.uid)
+        if record is not None and not owed.copy:
+            record.stored = owed.said.story
         if isinstance(owed.said, Restatement):
             self._metrics.restatements.inc()
         elif not owed.copy:
@@ -230,7 +241,7 @@ class Engine:
         record = self.records.get(owed.pod.uid)
         if record is not None and not record.settling:
             record.settling = True
-            self._spawn(self._settle, record)
+            self._spawn(self._settle, record, owed.said.story.entry)
 
     def _retire(self, owed: Owed) -> None:
         record = self.records.get(owed.pod.uid)
@@ -251,10 +262,10 @@ class Engine:
             if pod.namespace in self._followed:
                 self.writer.put(Owed(notice, pod, job, asyncio.get_running_loop().time(), copy=True))
         for record in self.records:
-            mine = found.pop(record.seen.uid, None)
-            record.story = mine.story if mine else NOTHING
+            mine = found.pop(record.target.identity, None)
+            record.recover(mine.story if mine else NOTHING)
             record.settling = False
-        self._recovered = {uid: one for uid, one in found.items() if one.pod.namespace in self._followed}
+        self._recovered = {which: one for which, one in found.items() if one.pod.namespace in self._followed}
         self.leading = True
         self.writer.open.set()
         self._metrics.leading.set(1)
@@ -282,8 +293,8 @@ class Engine:
         for pod in pods:
             seen = observe(pod, self._rules.keys)
             record = self.records.get(seen.uid)
-            if record is not None and seen.uid in found:
-                record.story = found.pop(seen.uid).story
+            if record is not None and record.target.identity in found:
+                record.recover(found.pop(record.target.identity).story)
         self._recovered |= found
         for pod in pods:
             self.pod(None, observe(pod, self._rules.keys))
@@ -291,20 +302,22 @@ class Engine:
             if record.seen.namespace == namespace:
                 self._touch(record)
         for one in found.values():
-            if one.story.open and one.pod.uid in self._recovered:
+            if one.story.open and one.pod.identity in self._recovered:
                 self._spawn(self._verify, one.pod)
 
-    async def _settle(self, record: Record) -> None:
-        """After a conflict: take the story from what is stored and the pod as it is now."""
-        seen, pod = record.seen, record.target
-        found = events.recover(await self._look.events_of(pod))
-        record.story = found[seen.uid].story if seen.uid in found else record.story
+    async def _settle(self, record: Record, taken: int) -> None:
+        """After a conflict over a number: take the story from what is stored and the pod as it is now."""
+        pod = record.target
+        mine = events.recover(await self._look.events_of(pod)).get(pod.identity)
         now_there = await self._look.pod(pod)
+        story = mine.story if mine is not None and mine.story.entry >= record.stored.entry else record.stored
+        # An Event that has the number and tells no story of ours must not be run into again.
+        record.recover(story if story.entry >= taken else replace(story, entry=taken))
         record.settling = False
         if now_there is not None:
-            record.seen = observe(now_there, self._rules.keys)
+            record.see(observe(now_there, self._rules.keys))
         elif record.gone_at is None:
-            record.gone_at = self.clock.now()
+            record.gone_at, record.unseen = self.clock.now(), True
         self._touch(record)
 
     async def _verify(self, pod: Target) -> None:
@@ -313,14 +326,15 @@ class Engine:
         record = self.records.get(pod.uid)
         if there is not None:
             if record is not None:
-                # It is there, but out of the selector's sight: no session any more.
+                # It is there, but out of the selector's sight: no session until its labels are changed back.
+                self._recovered[pod.identity] = Recovered(pod, record.stored, record.seen.job)
                 self._forget(pod.uid)
             return
         if record is not None:
             if record.gone_at is None:
                 self._bury(record, record.seen)
             return
-        one = self._recovered.pop(pod.uid, None)
+        one = self._recovered.pop(pod.identity, None)
         if one is not None and self.leading:
             for said in ended_unobserved(one.story, self.clock.now()).tell:
                 self._owe(said, one.pod, one.job)
@@ -338,7 +352,7 @@ class Engine:
         ]
         for record in missing:
             if await self._look.pod(record.target) is None and record.gone_at is None:
-                self._bury(record, record.seen)
+                self._bury(record, record.seen, unseen=True)
 
     async def _ask_cause(self, record: Record) -> None:
         """Wait a few seconds for the reservation controller's own Event on a session that stops."""

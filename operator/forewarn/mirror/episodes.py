@@ -44,9 +44,8 @@ def ended_unobserved(story: Story, now: datetime) -> Step:
     """Decide what to tell of a pod that is gone and whose ``story`` is all that is left."""
     if not story.open or story.over:
         return Step((), story, None)
-    since = utc(story.told_at) if story.told_at else "an unknown time"
     ended = replace(story, entry=story.entry + 1, state=NONE, over=ENDED)
-    note = Reason.SessionEnded.entry.note(how=f"between {since} and {utc(now)}, unobserved", warned=_warned_of(story))
+    note = Reason.SessionEnded.entry.note(how=_unobserved(story, now), warned=_warned_of(story))
     return Step((Notice(Reason.SessionEnded, note, now, ended, on_job=True),), ended, None)
 
 
@@ -187,7 +186,7 @@ class _Teller:
         return was_stale and state is WarningState.AT_RISK and not self.has_moved(at)
 
     def tell_state(self, at: datetime, state: WarningState, changes: dict[str, Any], on_job: bool = False) -> None:
-        values = {"at": utc(at), "distance": self.distance(at)}
+        values = self.stop_from(at, state)
         if state is WarningState.STALE:
             reason = Reason.TerminationWarningStale
         else:
@@ -198,6 +197,12 @@ class _Teller:
             else:
                 reason = Reason.TerminationWarning
         self.note(reason, values, {"warning_at": at} | self.as_told(state) | changes, on_job)
+
+    def stop_from(self, at: datetime, state: WarningState) -> dict[str, str]:
+        """Say from when on it may be stopped: a guarantee that ends after the warning's instant wins over it."""
+        until = self.facts.guaranteed_until
+        first = max(at, until) if until is not None and state is WarningState.QUEUED else at
+        return {"at": utc(first), "distance": self.distance(first)}
 
     def as_told(self, state: WarningState) -> dict[str, Any]:
         return {"state": state.value, "told_at": self.now, "current": self.story.entry + 1, "restated": 0}
@@ -229,11 +234,12 @@ class _Teller:
         self.moved(at, state)
 
     def moved(self, at: datetime, state: WarningState) -> None:
+        advice = "Plan your save for the new time." if self.has_moved(at) else "Save before that."
         values = {
-            "at": utc(at),
-            "distance": self.distance(at),
-            "before": _when(self.story.warning_at) if self.has_moved(at) else "with the risk told before",
+            **self.stop_from(at, state),
+            "before": f"not {_when(self.story.warning_at)}" if self.has_moved(at) else "as before",
             "band": BANDS[self.band],
+            "advice": "Save now." if state is WarningState.STALE else advice,
         }
         changes = {"warning_at": at, "band": self.band, "changed_at": self.now} | self.as_told(state)
         self.note(Reason.TerminationWarningChanged, values, changes)
@@ -253,10 +259,8 @@ class _Teller:
     def idle(self) -> None:
         status, deadline = self.facts.idle_status, self.facts.idle_cull_deadline
         if status == "warning":
-            sooner = (
-                deadline is not None
-                and self.story.idle_deadline is not None
-                and self.story.idle_deadline - deadline >= MOVED
+            sooner = deadline is not None and (
+                self.story.idle_deadline is None or self.story.idle_deadline - deadline >= MOVED
             )
             if not self.story.idle_open:
                 self.cull(deadline, self.story.idle + 1)
@@ -309,6 +313,8 @@ class _Teller:
             self.ended_by_itself()
         elif deleted:
             self.stopping(deleted)
+        elif self.around.gone_at and self.story.open and self.around.unseen:
+            self.finish(_unobserved(self.story, self.now))
         elif self.around.gone_at and self.story.open:
             self.finish(f"at {utc(self.around.gone_at)}: it was removed without any grace")
         else:
@@ -340,11 +346,16 @@ class _Teller:
             "at": utc(deleted),
             "late": f" (seen {span((self.now - deleted).total_seconds())} later)" if self.now - deleted > LATE else "",
             "warned": self.warned_before(deleted),
-            "grace": span(self.seen.grace_seconds),
-            "end": utc(deleted + timedelta(seconds=self.seen.grace_seconds)),
+            "grace": self.grace(deleted),
             "cause": f"; the reservation controller says {quote(cause, 60)}" if cause else "",
         }
         self.note(Reason.SessionStopping, values, {"over": STOPPING, "state": NONE}, on_job=self.story.open)
+
+    def grace(self, deleted: datetime) -> str:
+        seconds = self.seen.grace_seconds
+        if not seconds:
+            return "It is gone" if self.around.gone_at else "It has no grace"
+        return f"It has {span(seconds)} of grace, until {utc(deleted + timedelta(seconds=seconds))}"
 
     def warned_before(self, deleted: datetime) -> str:
         """Say whether the session was warned when it was deleted, and how long before."""
@@ -357,6 +368,10 @@ class _Teller:
             # The files in the pod freeze at the delete: a warning that came with it may not have arrived.
             return f"a warning for {utc(self.facts.warning_at)} was on it, which was not seen before"
         return "it was not warned" + (" (an earlier warning was withdrawn)" if self.story.episode else "")
+
+
+def _unobserved(story: Story, now: datetime) -> str:
+    return f"between {_when(story.told_at)} and {utc(now)}, unobserved"
 
 
 def _when(instant: datetime | None) -> str:

@@ -38,6 +38,10 @@ _NAME_LENGTH = 253
 _INSTANCE_LENGTH = 128
 
 
+Identity = tuple[str, str]
+"""Namespace and uid of an object."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """The object that an Event is about."""
@@ -46,6 +50,11 @@ class Target:
     namespace: str
     name: str
     uid: str
+
+    @property
+    def identity(self) -> Identity:
+        """What tells it from all others: an Event of another namespace says nothing about it."""
+        return self.namespace, self.uid
 
     @property
     def reference(self) -> dict[str, str]:
@@ -163,9 +172,9 @@ def story_of(event: Mapping[str, Any]) -> Story | None:
     return decode((meta.get("annotations") or {}).get(STORY))
 
 
-def recover(stored: Iterable[Mapping[str, Any]]) -> dict[str, Recovered]:
-    """Return the newest story of each pod, by uid."""
-    newest: dict[str, Recovered] = {}
+def recover(stored: Iterable[Mapping[str, Any]]) -> dict[Identity, Recovered]:
+    """Return the newest story of each pod."""
+    newest: dict[Identity, Recovered] = {}
     for event in stored:
         target = target_of(event)
         if target.kind != "Pod" or target.namespace != (event.get("metadata") or {}).get("namespace"):
@@ -173,9 +182,9 @@ def recover(stored: Iterable[Mapping[str, Any]]) -> dict[str, Recovered]:
         story = story_of(event)
         if story is None:
             continue
-        known = newest.get(target.uid)
+        known = newest.get(target.identity)
         if known is None or _order(story) > _order(known.story):
-            newest[target.uid] = Recovered(target, story, _job_of(event))
+            newest[target.identity] = Recovered(target, story, _job_of(event))
     return newest
 
 

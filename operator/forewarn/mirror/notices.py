@@ -27,14 +27,15 @@ class Around:
     """What is known of a pod from elsewhere.
 
     ``peers`` are the warned other pods of its job, ``peers_at`` their earliest instant. ``gone_at`` is when its object
-    disappeared. ``cause`` is the reason of the reservation controller's own Event on it: ``None`` while that is still
-    looked for, empty if there is none.
+    disappeared, ``unseen`` if nobody saw how. ``cause`` is the reason of the reservation controller's own Event on it:
+    ``None`` while that is still looked for, empty if there is none.
     """
 
     peers: tuple[str, ...] = ()
     peers_at: datetime | None = None
     gone_at: datetime | None = None
     cause: str | None = None
+    unseen: bool = False
 
 
 ALONE = Around()

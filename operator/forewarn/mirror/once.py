@@ -46,7 +46,9 @@ async def _look(config: SingleConfig, scope: Scope, rules: Rules) -> tuple[list[
         stored = events.recover(await look.stored(scope.namespaces))
     pods = [seen for seen in pods if seen.namespace in followed]
     now = clock.now()
-    lines = [line for seen in pods for line in _of_pod(seen, stored.pop(seen.uid, None), pods, rules, now)]
+    lines = [
+        line for seen in pods for line in _of_pod(seen, stored.pop((seen.namespace, seen.uid), None), pods, rules, now)
+    ]
     if not scope.pod_selector:
         # With a selector a pod that is not listed may only be out of sight.
         for gone in (each for each in stored.values() if each.pod.namespace in followed):
@@ -62,7 +64,8 @@ def _of_pod(seen: Seen, found: Recovered | None, pods: list[Seen], rules: Rules,
         for other in (pods if seen.group else ())
         if (other.namespace, other.group) == (seen.namespace, seen.group)
         and other.uid != seen.uid
-        and other.running
+        and other.deleted is None
+        and other.ended is None
         and other.facts.warning_at
     ]
     names = tuple(sorted(name for name, _ in marked))

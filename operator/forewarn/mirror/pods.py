@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,10 @@ TERMINAL = ("Succeeded", "Failed")
 _EPOCH = datetime(1970, 1, 1, tzinfo=contract.UTC)
 _KUBEFLOW_LABEL = "training.kubeflow.org/job-name"
 _NO_FACTS = session.Facts()
+_LAST = datetime(9900, 1, 1, tzinfo=contract.UTC)
+"""The latest instant of a warning: one at the calendar's end leaves no room to reckon with."""
+LONGEST = 10 * 365 * 86400
+"""Seconds of the longest grace or limit that is reckoned with; the API server takes any 64-bit number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,11 @@ def observe(pod: Mapping[str, Any], keys: Keys) -> Seen:
     labels = meta.get("labels") or {}
     annotations = meta.get("annotations") or {}
     facts = session.read_annotations(annotations, keys)
+    if facts.warning_at is not None and facts.warning_at > _LAST:
+        facts = replace(facts, warning_at=_LAST)
     deletion = parse_instant(meta.get("deletionTimestamp"))
     deletion_grace = meta.get("deletionGracePeriodSeconds") or 0
+    limit = spec.get("activeDeadlineSeconds")
     job = _job(meta)
     return Seen(
         uid=str(meta.get("uid", "")),
@@ -85,14 +92,24 @@ def observe(pod: Mapping[str, Any], keys: Keys) -> Seen:
         created=parse_instant(meta.get("creationTimestamp")) or _EPOCH,
         scheduled=bool(spec.get("nodeName")),
         started=parse_instant(status.get("startTime")),
-        limit_seconds=spec.get("activeDeadlineSeconds"),
-        grace_seconds=deletion_grace if deletion else spec.get("terminationGracePeriodSeconds") or 0,
-        deleted=deletion - timedelta(seconds=deletion_grace) if deletion else None,
+        limit_seconds=None if limit is None else _bounded(limit),
+        grace_seconds=_bounded(deletion_grace if deletion else spec.get("terminationGracePeriodSeconds") or 0),
+        deleted=deletion - _added(deletion_grace) if deletion else None,
         ended=_ended(status),
         sees_podinfo=not in_scope(pod, {}) or sees_podinfo(pod, keys.prefix),
         job=job,
         group=_group(labels, job),
     )
+
+
+def _bounded(seconds: int) -> int:
+    return min(max(seconds, 0), LONGEST)
+
+
+def _added(grace: int) -> timedelta:
+    """Return what the API server added to the instant of a delete: 64 bits of nanoseconds, which may have wrapped."""
+    nanoseconds = (grace * 10**9 + 2**63) % 2**64 - 2**63
+    return timedelta(microseconds=nanoseconds // 1000)
 
 
 def _version(text: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from forewarn.mirror.events import Target
@@ -25,11 +26,17 @@ Group = tuple[str, str]
 class Record:
     """One session."""
 
-    __slots__ = ("asking", "cause", "generation", "gone_at", "seen", "settling", "story")
+    __slots__ = ("asking", "cause", "generation", "gone_at", "grouped", "seen", "settling", "stored", "story", "unseen")
 
     def __init__(self, seen: Seen, story: Story) -> None:
         self.seen, self.story = seen, story
+        self.stored = story
+        """The story as the newest stored Event has it: what is decided and refused is no news yet."""
+        self.grouped: Group | None = None
+        """The group that it is counted in; its label may have changed since."""
         self.gone_at: datetime | None = None
+        self.unseen = False
+        """Whether nobody saw how it went."""
         self.cause: str | None = None
         self.asking = False
         """Whether the cause of its end is looked for."""
@@ -37,6 +44,18 @@ class Record:
         """Whether its Events are being read after a conflict: nothing is decided until then."""
         self.generation = 0
         """The number of the newest list, or the watch after it, that it was seen in."""
+
+    def see(self, seen: Seen) -> None:
+        """Take a newer observation. What a session was told before its delete is what counts: its files freeze then."""
+        if self.seen.deleted is not None and seen.deleted is not None:
+            # The kubelet removes a pod with a second delete, whose grace is 0.
+            grace = seen.grace_seconds or self.seen.grace_seconds
+            seen = replace(seen, facts=self.seen.facts, grace_seconds=grace)
+        self.seen = seen
+
+    def recover(self, story: Story) -> None:
+        """Take the story that the stored Events tell."""
+        self.story = self.stored = story
 
     @property
     def uid(self) -> str:
@@ -87,20 +106,14 @@ class Records:
     def add(self, seen: Seen, story: Story) -> Record:
         """Make a record."""
         record = self._records[seen.uid] = Record(seen, story)
-        if record.group is not None:
-            self._groups.setdefault(record.group, set()).add(seen.uid)
+        self._join(record)
         return record
 
     def forget(self, uid: str) -> None:
         """Drop a record, if there is one."""
         record = self._records.pop(uid, None)
-        if record is None or record.group is None:
-            return
-        self._unmark(record.group, uid)
-        members = self._groups.get(record.group, set())
-        members.discard(uid)
-        if not members:
-            self._groups.pop(record.group, None)
+        if record is not None:
+            self._leave(record)
 
     def bury(self, uid: str) -> None:
         """Remember that a pod is gone for good."""
@@ -114,17 +127,39 @@ class Records:
 
     def mark(self, record: Record) -> list[Record]:
         """Note whether a record is marked; return the others of its group if a first one is, or none is any more."""
+        left = []
+        if record.group != record.grouped:
+            left = self._leave(record)
+            self._join(record)
         group = record.group
         if group is None:
-            return []
+            return left
         before = group in self._marked
         if record.marked:
             self._marked.setdefault(group, {})[record.uid] = record
         else:
             self._unmark(group, record.uid)
         if before == (group in self._marked):
+            return left
+        return left + [self._records[uid] for uid in self._groups.get(group, ()) if uid != record.uid]
+
+    def _join(self, record: Record) -> None:
+        record.grouped = record.group
+        if record.grouped is not None:
+            self._groups.setdefault(record.grouped, set()).add(record.uid)
+
+    def _leave(self, record: Record) -> list[Record]:
+        """Take a record out of its group; return the others if it was the last marked one."""
+        group, record.grouped = record.grouped, None
+        if group is None:
             return []
-        return [self._records[uid] for uid in self._groups.get(group, ()) if uid != record.uid]
+        before = group in self._marked
+        self._unmark(group, record.uid)
+        members = self._groups[group]
+        members.discard(record.uid)
+        if not members:
+            del self._groups[group]
+        return [self._records[uid] for uid in members] if before != (group in self._marked) else []
 
     def _unmark(self, group: Group, uid: str) -> None:
         marked = self._marked.get(group)
@@ -135,9 +170,9 @@ class Records:
 
     def around(self, record: Record) -> Around:
         """Return what is known of a record's pod from elsewhere."""
-        marked = self._marked.get(record.group) if record.group is not None else None
+        marked = self._marked.get(record.grouped) if record.grouped is not None else None
         if not marked or record.marked:
-            return Around(gone_at=record.gone_at, cause=record.cause)
+            return Around(gone_at=record.gone_at, cause=record.cause, unseen=record.unseen)
         names = tuple(sorted(other.seen.name for other in marked.values()))
         earliest = min(other.seen.facts.warning_at for other in marked.values() if other.seen.facts.warning_at)
-        return Around(names, earliest, record.gone_at, record.cause)
+        return Around(names, earliest, record.gone_at, record.cause, record.unseen)

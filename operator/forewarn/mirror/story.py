@@ -21,6 +21,10 @@ STOPPING = "stopping"
 ENDED = "ended"
 
 _MOMENTS = ("first_seen", "changed_at", "told_at")
+_RECKONED = (*_MOMENTS, "idle_told_at")
+"""Our own instants, to which spans are added."""
+LAST_YEAR = 9900
+"""No instant of ours is later: the calendar's end leaves no room to reckon with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def decode(text: str | None) -> Story | None:
     try:
         values = orjson.loads(text or "")
         return Story(**{name: _value(name, value) for name, value in values.items()})
-    except (ValueError, TypeError, AttributeError, RecursionError, KeyError):
+    except (ValueError, TypeError, AttributeError, RecursionError, KeyError, OverflowError):
         return None
 
 
@@ -98,8 +102,10 @@ _KINDS = {field.name: str(field.type) for field in fields(Story)}
 def _value(name: str, value: Any) -> Any:
     kind = _KINDS[name]
     if kind.startswith("datetime"):
-        instant = datetime.fromisoformat(value)
-        return instant.astimezone(UTC)
+        instant = datetime.fromisoformat(value).astimezone(UTC)
+        if name in _RECKONED and instant.year > LAST_YEAR:
+            raise ValueError(name)
+        return instant
     if kind.startswith("tuple"):
         if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
             raise TypeError(name)

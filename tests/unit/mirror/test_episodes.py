@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -278,3 +279,55 @@ def test_an_episode_of_a_pod_that_is_gone_ends_unobserved_once() -> None:
     assert "between 2026-11-29 19:00:00 UTC and 2026-11-29 19:10:00 UTC, unobserved" in result.tell[0].note  # type: ignore[union-attr]
     assert ended_unobserved(result.story, at(601)).tell == ()
     assert ended_unobserved(NOTHING, T0).tell == ()
+
+
+def test_a_queued_warning_never_names_an_instant_inside_the_guarantee() -> None:
+    told = Told()
+    told.look(0, seen(warned(60, **{"guaranteed-until": text(3600)})))
+    told.look(120, seen(warned(180, **{"guaranteed-until": text(3600)})))
+    assert told.reasons == ["TerminationWarningQueued", "TerminationWarningChanged"]
+    assert "from 2026-11-29 20:00:00 UTC (in 1 h) on" in told.notices[0].note
+    assert "from 2026-11-29 20:00:00 UTC (in 58 min) on" in told.notices[1].note
+
+
+def test_a_change_says_what_changed_and_nothing_else() -> None:
+    told = Told()
+    told.look(0, seen(warned(900)))
+    told.look(10, seen(warned(900, "1.00")))
+    assert told.notices[-1].note.endswith("(in 15 min) on, as before; the stop is certain. Save before that.")
+    told.look(990, seen(warned(900, "1.00")))
+    told.look(1000, seen(warned(900, "0.33")))
+    assert told.reasons[-2:] == ["TerminationWarningStale", "TerminationWarningChanged"]
+    assert told.notices[-1].note.endswith("on, as before; the stop is possible. Save now.")
+
+
+def test_an_idle_deadline_that_arrives_after_its_status_is_told() -> None:
+    told = Told()
+    told.look(0, seen({"idle-gpu-status": "warning"}))
+    with_deadline = seen({"idle-gpu-status": "warning", "idle-gpu-cull-deadline": text(1800)})
+    assert told.look(1, with_deadline) == []
+    assert told.deadline == at(60)
+    assert told.look(60, with_deadline) == ["IdleCullWarning"]
+    assert "2026-11-29 19:30:00 UTC (in 29 min)" in told.notices[-1].note
+    assert told.look(200, with_deadline) == []
+
+
+@pytest.mark.parametrize(
+    ("grace", "gone", "said"),
+    [
+        (600, None, "It has 10 min of grace, until 2026-11-29 19:11:00 UTC."),
+        (0, None, "It has no grace."),
+        (0, at(60), "It is gone."),
+    ],
+)
+def test_a_stop_says_which_grace_is_left(grace: int, gone: datetime | None, said: str) -> None:
+    told = Told()
+    told.look(60, seen(deleted=at(60), grace_seconds=grace), Around(gone_at=gone, cause=""))
+    assert told.notices[-1].note.endswith(said)
+
+
+def test_a_pod_that_went_unseen_is_not_said_to_have_had_no_grace() -> None:
+    told = Told()
+    told.look(0, seen(warned(900)))
+    told.look(600, seen(warned(900)), Around(gone_at=at(600), unseen=True))
+    assert "ended between 2026-11-29 19:00:00 UTC and 2026-11-29 19:10:00 UTC, unobserved" in told.notices[-1].note

@@ -14,7 +14,7 @@ from forewarn.mirror import catalogue, events
 from forewarn.mirror.catalogue import NOTE_BYTES, Reason, clean
 from forewarn.mirror.events import Target
 from forewarn.mirror.metrics import Metrics
-from forewarn.mirror.story import NOTHING
+from forewarn.mirror.story import NOTHING, decode
 from tests.unit.mirror.sessions import Told, at, seen, warned
 
 POD = Target("Pod", "team", "train-0", "u1")
@@ -61,7 +61,7 @@ def stored(player: Told, job: Target | None = None) -> list[dict[str, Any]]:
 def test_the_newest_event_alone_tells_the_story() -> None:
     player = told(warned(900), warned(1200), {}, warned(900))
     for kept in (stored(player), stored(player)[-1:], list(reversed(stored(player)))):
-        assert events.recover(kept)["u1"].story == player.story
+        assert events.recover(kept)["team", "u1"].story == player.story
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,21 @@ def test_what_is_not_ours_is_passed_over(forge: Any) -> None:
     assert events.recover([event]) == {}
 
 
+@pytest.mark.parametrize("instant", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z"])
+@pytest.mark.parametrize("name", ["first_seen", "changed_at", "told_at", "idle_told_at"])
+def test_a_forged_instant_at_the_end_of_the_calendar_is_no_story(name: str, instant: str) -> None:
+    assert decode(json.dumps({"entry": 1, name: instant})) is None
+
+
+def test_an_event_of_another_namespace_says_nothing_about_a_pod() -> None:
+    """Whoever may write Events in one namespace must not silence a session of another."""
+    honest = stored(told(warned(900)))
+    forged = json.loads(json.dumps(honest[0]))
+    forged["metadata"]["namespace"] = forged["regarding"]["namespace"] = "elsewhere"
+    forged["metadata"]["annotations"][events.STORY] = json.dumps({"entry": 1000, "over": "ended"})
+    assert events.recover([*honest, forged])["team", "u1"].story.entry == 1
+
+
 def test_a_job_that_was_not_told_is_told_after_a_restart() -> None:
     player = told(warned(900), warned(1200), {})
     kept = stored(player, JOB)
@@ -94,7 +109,7 @@ def test_a_job_that_was_not_told_is_told_after_a_restart() -> None:
     copies = [events.of_job(notice, job, pod, "one") for notice, pod, job in missing]
     assert events.untold_jobs([*kept, *copies], since) == []
     assert events.untold_jobs(kept, at(60)) == []
-    assert events.recover(kept)["u1"].job == ("train", "j1")
+    assert events.recover(kept)["team", "u1"].job == ("train", "j1")
 
 
 def test_every_reason_has_an_example_that_fits() -> None:

@@ -77,7 +77,7 @@ def play(sequence: list[Look], *, restarts: bool) -> tuple[list[Notice | Restate
         now += look.after
         if restarts and look.restart and stored:
             recovered = events.recover(list(stored.values())[-1:])  # type: ignore[arg-type]
-            story = recovered["u1"].story
+            story = recovered["team", "u1"].story
         result = step(story, look.seen, look.around, at(now), RULES)
         again = step(result.story, look.seen, look.around, at(now), RULES)
         assert again.tell == (), "repeated, it tells nothing"

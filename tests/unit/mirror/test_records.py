@@ -57,3 +57,43 @@ def test_graves_are_remembered_up_to_a_limit() -> None:
         records.bury(f"u{number}")
     assert not records.is_buried("u0")
     assert records.is_buried(f"u{GRAVES}")
+
+
+def test_a_session_whose_label_changes_changes_its_group() -> None:
+    records = Records()
+    first, second = member(records, "a"), member(records, "b")
+    third = member(records, "c", "job/2")
+    facts = seen(warned(900)).facts
+    assert mark(records, first, facts=facts) == ["b"]
+    assert mark(records, first, group="job/2") == ["b", "c"]
+    assert records.around(second).peers == ()
+    assert records.around(third).peers == ("train-a",)
+    assert mark(records, first, group="") == ["c"]
+    assert records.around(third).peers == ()
+    records.forget("a")
+    assert mark(records, second, facts=facts) == []
+    assert mark(records, third, group="job/1") == []
+    assert records.around(third).peers == ("train-b",)
+    for uid in "bc":
+        records.forget(uid)
+    assert mark(records, member(records, "d"), facts=facts) == []
+
+
+def test_what_counts_is_what_a_session_was_told_before_its_delete() -> None:
+    record = member(Records(), "a")
+    record.see(seen(warned(900)))
+    record.see(seen(warned(900), deleted=at(60), grace_seconds=600))
+    # The controller tidies up, and the kubelet removes the pod with a second delete, without grace.
+    record.see(seen({}, deleted=at(60), grace_seconds=0))
+    assert record.seen.facts.warned
+    assert record.seen.grace_seconds == 600
+    # A person shortens the grace.
+    record.see(seen({}, deleted=at(60), grace_seconds=5))
+    assert record.seen.grace_seconds == 5
+
+
+def test_a_withdrawal_that_came_with_the_delete_is_taken() -> None:
+    record = member(Records(), "a")
+    record.see(seen(warned(900)))
+    record.see(seen({}, deleted=at(60)))
+    assert not record.seen.facts.warned
