@@ -89,6 +89,14 @@ stream() {
     done
 }
 
+# Ends with one line if a variable names nothing that can be run: bash's own message would not say which variable.
+need() {
+    if [[ -z $(type -P -- "$2") ]]; then
+        echo "error: $1: '$2' is no program that can be run; allowed: name or path of $3" >&2
+        exit 2
+    fi
+}
+
 exit_code() {
     local code=${state#*|*|}
     code=${code%%|*}
@@ -99,6 +107,7 @@ exit_code() {
     return "$code"
 }
 
+need FOREWARN "$forewarn" forewarn
 "$forewarn" render --number "$(date +%H%M%S)-$$" --plan "$work/plan" "$@" >"$work/manifest" || exit
 [[ -e $work/plan ]] || plan[mode]=dump # -h, -G list
 while IFS='=' read -r key value; do plan[$key]=$value; done < <(cat "$work/plan" 2>/dev/null)
@@ -107,6 +116,7 @@ if [[ ${plan[mode]} == dump ]]; then
     exit
 fi
 
+need KUBECTL "$kubectl" kubectl
 "$kubectl" create -o name -f "$work/manifest" >"$work/created" || exit
 say "$(paste -sd ' ' "$work/created") created"
 case ${plan[mode]} in

@@ -23,9 +23,11 @@ _IMAGE = (
     rf"(?:(?:{_HOST}(?:\.{_HOST})*\.?(?::[0-9]+)?)/)?{_PART}(?:/{_PART})*"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,})?"
 )
-_WORDS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
+WORDS = {"yes": True, "true": True, "1": True, "on": True, "no": False, "false": False, "0": False, "off": False}
 
 LABEL_ALLOWED = "allowed: KEY=VALUE, each at most 63 letters, digits, - _ . (a key may begin with a DNS name and /)"
+KEY_ALLOWED = "allowed: at most 63 letters, digits, - _ . (and before them a DNS name and /)"
+VALUE_ALLOWED = "allowed: at most 63 letters, digits, - _ . with a letter or digit first and last"
 ANNOTATION_ALLOWED = "allowed: KEY=VALUE, the key at most 63 letters, digits, - _ . (and before them a DNS name and /)"
 
 
@@ -76,9 +78,9 @@ def whole(where: str, value: str, low: int, high: int, what: str) -> int:
 
 def yes_or_no(where: str, value: str) -> bool:
     """Read YES or NO, in any case; also 1, 0, true, false, on, off."""
-    if value.lower() not in _WORDS:
+    if value.lower() not in WORDS:
         raise UserError(where, f"{value!r} is neither yes nor no", "allowed: YES or NO")
-    return _WORDS[value.lower()]
+    return WORDS[value.lower()]
 
 
 def object_name(where: str, value: str, limit: int = 63, dots: bool = True) -> str:
@@ -117,10 +119,10 @@ def key(where: str, value: str, allowed: str) -> str:
     return value
 
 
-def label_value(where: str, value: str) -> str:
-    """Check the value of a label."""
+def label_value(where: str, value: str, allowed: str = VALUE_ALLOWED) -> str:
+    """Check the value of a label; ``allowed`` where it is given as a part of something longer."""
     if value and not re.fullmatch(_KEY_NAME, value):
-        raise UserError(where, f"{value!r} is no label value", LABEL_ALLOWED)
+        raise UserError(where, f"{value!r} is no label value", allowed)
     return value
 
 
@@ -129,7 +131,7 @@ def label(where: str, value: str) -> tuple[str, str]:
     name, equals, content = value.partition("=")
     if not equals:
         raise UserError(where, f"{value!r} has no =", LABEL_ALLOWED)
-    return key(where, name, LABEL_ALLOWED), label_value(where, content)
+    return key(where, name, LABEL_ALLOWED), label_value(where, content, LABEL_ALLOWED)
 
 
 def annotation(where: str, value: str) -> tuple[str, str]:

@@ -40,20 +40,34 @@ def main(argv: list[str]) -> int:
     dump = arguments.last("dump") is not None
     if explain and dump:
         raise UserError("--explain", "JSON has no comments", "leave out -d")
-    texts = [manifest(one, explain) for one in wanted]
-    text = "---\n".join(texts)
-    warn(wanted)
-    if arguments.last("server_dry_run"):
-        from forewarn_manifests.server import ask
-
-        namespace = arguments.last("namespace")
-        ask(text, namespace.value if namespace else None)
-    sys.stdout.buffer.write((as_json(text) if dump else text).encode())
-    sys.stdout.buffer.flush()
+    text = "---\n".join(manifest(one, explain) for one in wanted)
+    output = (as_json(text) if dump else text).encode()
+    asked = _ask(arguments, text)
     plan = arguments.last("plan")
     if plan is not None:
-        _write_plan(plan.value, wanted, dump or arguments.last("server_dry_run") is not None)
+        _write_plan(plan.value, wanted, dump or asked)
+    # Nothing may fail behind this: a mistake is one line on stderr and no output at all.
+    warn(wanted)
+    sys.stdout.buffer.write(output)
+    sys.stdout.buffer.flush()
     return 0
+
+
+def _ask(arguments: Arguments, text: str) -> bool:
+    """Ask the cluster where --server-dry-run is given; say whether it is."""
+    asked = arguments.last("server_dry_run") is not None
+    of_cluster = {name: arguments.last(name) for name in ("namespace", "kubeconfig")}
+    for given in of_cluster.values():
+        if given is not None and not asked:
+            raise UserError(given.where, "names what to ask, but nothing is asked", "add --server-dry-run")
+    namespace, kubeconfig = of_cluster["namespace"], of_cluster["kubeconfig"]
+    if namespace is not None:
+        checks.object_name(namespace.where, namespace.value, dots=False)
+    if asked:
+        from forewarn_manifests.server import ask
+
+        ask(text, namespace.value if namespace else None, kubeconfig.value if kubeconfig else None)
+    return asked
 
 
 def caller() -> Person:
@@ -125,5 +139,6 @@ def _write_plan(path: str, wanted: list[LaunchRequest], dump: bool) -> None:
     try:
         with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123  (pathlib is slow to import)
             file.write("".join(f"{key}={value}\n" for key, value in lines.items()))
-    except OSError as error:
-        raise UserError("--plan", f"{path} cannot be written: {error.strerror}", "allowed: a file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError("--plan", f"{path!r} cannot be written: {reason}", "allowed: a file") from None

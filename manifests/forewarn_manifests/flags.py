@@ -98,6 +98,7 @@ FLAGS = (
     Flag("many", "", "many", "FILE", "one document for each row of a .csv or .yaml file"),
     Flag("server_dry_run", "", "server-dry-run", "", "ask the cluster whether it would take it, create nothing"),
     Flag("namespace", "", "namespace", "NAME", "namespace to ask, with --server-dry-run"),
+    Flag("kubeconfig", "", "kubeconfig", "FILE", "kubeconfig of the cluster to ask, with --server-dry-run"),
     Flag("plan", "", "plan", "FILE", "write what a wrapper is to do to FILE, one key=value a line"),
     Flag(
         "annotation_prefix",

@@ -255,10 +255,11 @@ def _tolerations(reader: Reader) -> tuple[Toleration, ...]:
     specs += [(given.where, given.value) for given in reader.arguments.every("tolerations")]
     if specs:
         reader.why["tolerations"] = ", ".join(dict.fromkeys(where for where, _ in specs))
-    return tuple(dict.fromkeys(_toleration(where, spec) for where, spec in specs))
+    return tuple(dict.fromkeys(toleration(where, spec) for where, spec in specs))
 
 
-def _toleration(where: str, spec: str) -> Toleration:
+def toleration(where: str, spec: str) -> Toleration:
+    """Read a toleration given as KEY[=VALUE][:EFFECT]."""
     allowed = f"allowed: KEY[=VALUE][:EFFECT], EFFECT one of {', '.join(EFFECTS)}"
     rest, _, effect = spec.partition(":")
     key, equals, value = rest.partition("=")
@@ -268,7 +269,7 @@ def _toleration(where: str, spec: str) -> Toleration:
         raise UserError(where, f"{spec!r} names no effect behind :", allowed)
     if equals and not value:
         raise UserError(where, f"{spec!r} names no value behind =", allowed)
-    return Toleration(checks.key(where, key, allowed), checks.label_value(where, value), effect)
+    return Toleration(checks.key(where, key, allowed), checks.label_value(where, value, allowed), effect)
 
 
 def _identity(reader: Reader) -> Identity | None:

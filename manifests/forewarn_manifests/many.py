@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from forewarn_manifests.request import LaunchRequest, Person
 
 COMMAND = "command"
-NOT_IN_ROWS = frozenset({"many", "dump", "explain", "help", "plan", "server-dry-run", "namespace"})
+NOT_IN_ROWS = frozenset({"many", "dump", "explain", "help", "plan", "server-dry-run", "namespace", "kubeconfig"})
 COLUMNS = (*(name for name in BY_LONG if name not in NOT_IN_ROWS), COMMAND)
 
 
@@ -62,49 +62,64 @@ def _rows(where: str, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _csv(path: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    columns: list[str] = []
+    for line, fields in _fields(path, text):
+        place = f"{path}:{line}"
+        if not columns:
+            columns = _columns(place, fields)
+            continue
+        if len(fields) != len(columns):
+            kind = "more" if len(fields) > len(columns) else "fewer"
+            what = f"has {kind} fields than columns ({len(fields)}, not {len(columns)})"
+            raise UserError(place, what, f"columns: {', '.join(columns)}")
+        values: dict[str, Any] = {key: value for key, value in zip(columns, fields, strict=True) if value}
+        if not values:
+            raise UserError(place, "has only empty fields", "leave the row out")
+        if COMMAND in values:
+            try:
+                values[COMMAND] = shlex.split(values[COMMAND])
+            except ValueError as error:
+                raise UserError(f"{place}: {COMMAND}", str(error), "quote it as a shell would") from None
+        yield place, values
+
+
+def _fields(path: str, text: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row that is not blank with the line that it begins on: a quoted field may hold newlines."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
     try:
-        for column in reader.fieldnames or ():
-            checks.one_of(f"{path}:1", "column", column, COLUMNS)
-        for row in reader:
-            place = f"{path}:{reader.line_num}"
-            if None in row:
-                raise UserError(place, "has more fields than columns", f"columns: {', '.join(reader.fieldnames or ())}")
-            values: dict[str, Any] = {key: value for key, value in row.items() if value}
-            if COMMAND in values:
-                try:
-                    values[COMMAND] = shlex.split(values[COMMAND])
-                except ValueError as error:
-                    raise UserError(f"{place}: {COMMAND}", str(error), "quote it as a shell would") from None
-            yield place, values
+        for fields in reader:
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"{path}:{reader.line_num}", str(error), "allowed: comma-separated values") from None
+        what = "a quote is not closed" if "unexpected end" in str(error) else str(error)
+        raise UserError(f"{path}:{line}", what, "allowed: comma-separated values") from None
+
+
+def _columns(place: str, names: list[str]) -> list[str]:
+    for index, name in enumerate(names):
+        checks.one_of(place, "column", name, COLUMNS)
+        if name in names[:index]:
+            raise UserError(place, f"the column {name!r} is there twice", "name each column once")
+    return names
 
 
 def _yaml(path: str, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    import yaml
+    from forewarn_manifests.yaml_text import load
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        node = yaml.compose(text, Loader=loader)
-        rows = yaml.load(text, Loader=loader)  # noqa: S506  (a safe loader, in C where it is there)
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UserError(f"{path}{line}", str(error.problem), "allowed: YAML") from None
-    except yaml.YAMLError as error:
-        raise UserError(path, str(error), "allowed: YAML") from None
-    if not isinstance(rows, list):
+    node, rows = load(path, text, as_written=True)
+    if node is None or not isinstance(rows, list):
         raise UserError(path, "is no list", "allowed: a list of mappings, one for each launch")
-    for row, place in zip(rows, node.value if node else (), strict=True):
+    for row, place in zip(rows, node.value, strict=True):
         where = f"{path}:{place.start_mark.line + 1}"
         if not isinstance(row, dict):
             raise UserError(where, f"{row!r} is no mapping", f"allowed keys: {', '.join(COLUMNS)}")
         for key in row:
             checks.one_of(where, "key", str(key), COLUMNS)
-        if isinstance(row.get(COMMAND), str):
-            raise UserError(
-                f"{where}: {COMMAND}", "is one text", "allowed: a list of words, such as [python, train.py]"
-            )
+        if not isinstance(row.get(COMMAND, []), list):
+            what = "is one text" if isinstance(row[COMMAND], str) else f"{row[COMMAND]!r} is no list"
+            raise UserError(f"{where}: {COMMAND}", what, "allowed: a list of words, such as [python, train.py]")
         yield where, row
 
 
@@ -122,8 +137,9 @@ def _given(flag: Flag, name: str, value: Any) -> Iterator[Given]:
         if on:
             yield Given(flag, flag.constant, name)
         return
-    if flag.metavar.startswith("[=") and value in (True, "yes", "true"):
-        yield Given(flag, flag.constant, name)
+    if flag.metavar.startswith("[=") and str(value).lower() in checks.WORDS:
+        if checks.yes_or_no(name, str(value)):
+            yield Given(flag, flag.constant, name)
         return
     values = value if isinstance(value, list) else [value]
     if len(values) != 1 and not flag.repeat:
@@ -133,6 +149,6 @@ def _given(flag: Flag, name: str, value: Any) -> Iterator[Given]:
 
 
 def _text(name: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
+    if not isinstance(value, str):
         raise UserError(name, f"{value!r} is neither a text nor a whole number", "put a text in quotes")
     return str(value)

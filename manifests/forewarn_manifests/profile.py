@@ -8,7 +8,7 @@ name, so a site's ``launch.yaml`` changes the shipped ``launch`` and every profi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from forewarn import contract
@@ -69,6 +69,12 @@ class Profile:
     init_images: tuple[str, ...]
     identity: str
     mail_annotation: str
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The file that each key (``defaults``, ``defaults.cpus``) has its value from, the last of those that set it."""
+
+    def at(self, key: str) -> str:
+        """Return the place to name in an error about a key: its file, and the key."""
+        return f"{self.sources.get(key) or self.sources.get(key.partition('.')[0]) or f'profile {self.name}'}: {key}"
 
 
 def directories(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -79,9 +85,16 @@ def directories(environ: Mapping[str, str]) -> tuple[str, ...]:
 def load(name: str, where: str, places: Sequence[str] = ()) -> Profile:
     """Find a profile by name, with everything that it extends.
 
-    Raises ``UserError``: at ``where`` for a name that is not known, at the file for one that does not fit the schema.
+    Raises ``UserError``: at ``where`` for a name that is not known, at the file and key for a value that no
+    launch could have. Shipped profiles are checked by a test.
     """
-    return from_raw(name, merged(name, where, places))
+    raw, sources, own = merged(name, where, places)
+    found = replace(from_raw(name, raw), sources=sources)
+    if own:
+        from forewarn_manifests.profile_check import check
+
+        check(found)
+    return found
 
 
 def names(places: Sequence[str] = ()) -> list[str]:
@@ -94,9 +107,10 @@ def names(places: Sequence[str] = ()) -> list[str]:
     return list(dict.fromkeys([*PROFILES, *own]))
 
 
-def merged(name: str, where: str, places: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a profile's raw values, those of the profiles that it extends beneath them."""
-    chain: list[dict[str, Any]] = []
+def merged(name: str, where: str, places: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, str], bool]:
+    """Return a profile's raw values over those that it extends, where each is from, and whether any is a site's own."""
+    chain: list[tuple[dict[str, Any], str]] = []
+    own = False
     seen: set[tuple[str, int]] = set()
     wanted: str | None = name
     first = 0
@@ -105,16 +119,22 @@ def merged(name: str, where: str, places: Sequence[str] = ()) -> dict[str, Any]:
         if (wanted, index) in seen:
             raise UserError(source, f"extends itself by way of {wanted!r}", "allowed: a chain that ends")
         seen.add((wanted, index))
-        chain.append(found)
+        chain.append((found, source))
+        own = own or index < len(places)
         following = found.get("extends", None if wanted == DEFAULT and index == len(places) else DEFAULT)
         first = index + 1 if following == wanted else 0
         where = f"{source}: extends"
         wanted = following
     result: dict[str, Any] = {}
-    for raw in reversed(chain):
+    sources: dict[str, str] = {}
+    for raw, source in reversed(chain):
         result = _merge(result, raw)
+        for key, value in raw.items():
+            sources[key] = source
+            if isinstance(value, dict):
+                sources |= dict.fromkeys((f"{key}.{inner}" for inner in value), source)
     result.pop("extends", None)
-    return result
+    return result, sources, own
 
 
 def _find(name: str, where: str, places: Sequence[str], first: int) -> tuple[dict[str, Any], int, str]:
@@ -146,17 +166,14 @@ def read(path: str) -> dict[str, Any]:
     import json
     from pathlib import Path
 
-    import yaml
-
     from forewarn_manifests.schema import check
+    from forewarn_manifests.yaml_text import load as load_yaml
 
     try:
-        raw = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UserError(f"{path}{line}", str(error.problem), "allowed: YAML") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
         raise UserError(path, f"cannot be read: {error}") from None
+    _, raw = load_yaml(path, text)
     schema = json.loads((Path(__file__).parent / "profiles/schema.json").read_text(encoding="utf-8"))
     check({} if raw is None else raw, schema, path)
     return cast("dict[str, Any]", raw or {})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from forewarn_manifests.request import Person
 
 VARIABLES = {flag.field: flag for flag in reversed(FLAGS) if flag.variable}
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Reader:
             name = checks.one_of(f"profile {self.profile.name}", "placeholder", match.group(1), known)
             return known[name]
 
-        return _PLACEHOLDER.sub(value, text)
+        return PLACEHOLDER.sub(value, text)
 
     def filled(self, place: Place, extra: Mapping[str, str] | None = None) -> dict[str, object]:
         """Return a place's volume source with the launch's own values in its texts."""

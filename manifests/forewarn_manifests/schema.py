@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 from forewarn.errors import UserError
@@ -55,7 +56,7 @@ def _check_kind(value: Any, part: Mapping[str, Any], place: str) -> None:
         raise UserError(place, f"{value!r} is none of the allowed", f"allowed: {', '.join(part['enum'])}")
     kind = part.get("type")
     if kind and (not isinstance(value, _TYPES[kind]) or (kind == "integer" and isinstance(value, bool))):
-        raise UserError(place, f"{value!r} has the wrong type", f"allowed: {_NAMES[kind]}")
+        raise UserError(place, f"{_short(value)} has the wrong type", f"allowed: {_NAMES[kind]}")
     if isinstance(value, str):
         if len(value) < part.get("minLength", 0):
             raise UserError(place, "is empty", "allowed: a text")
@@ -66,6 +67,11 @@ def _check_kind(value: Any, part: Mapping[str, Any], place: str) -> None:
         if (low is not None and value < low) or (high is not None and value > high):
             bounds = " and ".join([f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None))
             raise UserError(place, f"{value} is out of range", f"allowed: {bounds}")
+
+
+def _short(value: Any) -> str:
+    """Show a value; a list of lists of aliases may be short in the file and endless as a text."""
+    return repr(value) if isinstance(value, str) else reprlib.repr(value)
 
 
 def _check_keys(value: Mapping[Any, Any], part: Mapping[str, Any], place: str) -> None:

@@ -1,4 +1,4 @@
-"""``--server-dry-run``: ask the current kubeconfig's cluster whether it would take a manifest; nothing is created."""
+"""``--server-dry-run``: ask the kubeconfig's cluster whether it would take a manifest; nothing is created."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from lightkube.core.resource import NamespacedResource
 
 
-def ask(text: str, namespace: str | None) -> None:
+def ask(text: str, namespace: str | None, kubeconfig: str | None = None) -> None:
     """Send every document of a manifest as a dry run.
 
     Raises ``UserError`` for the first that the cluster refuses, and where there is no cluster or no permission.
     """
-    config = kube.connect()
+    config = kube.connect(kubeconfig)
     client: Client = kube.client(config, **({"namespace": namespace} if namespace else {}))
     for document in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         metadata = document["metadata"]

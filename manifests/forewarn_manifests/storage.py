@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 HOME_VOLUME = "home"
 SHARED_MEMORY_VOLUME = "dshm"
+TEAMS_VOLUME = "teams"
+CONDA_VOLUME = "conda-cache"
 SHARED_MEMORY_PATH = "/dev/shm"  # noqa: S108  (the path that programs share memory at, mounted as such)
 NFS_ALLOWED = "allowed: /PATH:SERVER:/EXPORT, such as /data:nfs.example.edu:/export/data"
 
@@ -93,7 +95,7 @@ def _teams(reader: Reader) -> list[Mount]:
         raise reader.refuse(
             "teams_mount", f"the profile {reader.profile.name} has no storage of teams", "leave it out, or ask the site"
         )
-    return [_mount(reader, "teams", reader.profile.teams, reader.why["teams_mount"])]
+    return [_mount(reader, TEAMS_VOLUME, reader.profile.teams, reader.why["teams_mount"])]
 
 
 def _conda_cache(reader: Reader) -> list[Mount]:
@@ -101,7 +103,7 @@ def _conda_cache(reader: Reader) -> list[Mount]:
         return []
     if reader.profile.conda_cache is None:
         raise reader.refuse("conda_cache", f"the profile {reader.profile.name} has no conda cache", "leave it out")
-    return [_mount(reader, "conda-cache", reader.profile.conda_cache, reader.why["conda_cache"])]
+    return [_mount(reader, CONDA_VOLUME, reader.profile.conda_cache, reader.why["conda_cache"])]
 
 
 def _sub_paths(reader: Reader, home_mount: Mount) -> list[Mount]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from forewarn.cli import main
 from tests.unit.manifests.golden import DIRECTORY
@@ -204,7 +206,19 @@ LISTS = [
     ("a.csv", "name\na,1\n", ":2: has more fields than columns"),
     ("a.csv", "name\na\na\n", ":3: the name 'a' is taken by"),
     ("a.csv", 'command\n"it\'s"\n', ":2: command: No closing quotation"),
-    ("a.csv", 'name\n"a\n', "unexpected end of data"),
+    ("a.csv", "name,name\na,b\n", ":1: the column 'name' is there twice; name each column once"),
+    ("a.csv", "label,gpus,label\na=b,1,c=d\n", ":1: the column 'label' is there twice"),
+    ("a.csv", "name,gpus\na\n", ":2: has fewer fields than columns (1, not 2); columns: name, gpus"),
+    ("a.csv", "name,gpus\na,1\n\n\nb\n", ":5: has fewer fields than columns"),
+    ("a.csv", "name,gpus\n,\n", ":2: has only empty fields; leave the row out"),
+    ("a.csv", 'name\n"a\n', ":2: a quote is not closed"),
+    ("a.csv", 'name,command\na,"x\ny"\nb,"z\n\n\nc,d\n', ":4: a quote is not closed"),
+    ("a.csv", 'name,command\na,"x\ny"z\nb,c\n', ":2: ',' expected after"),
+    ("a.csv", 'name,command\na,"x\n\ny"\nB,c\n', ":5: name: 'B' is no name"),
+    ("a.csv", 'name,command\nA,"x\n\ny"\nb,c\n', ":2: name: 'A' is no name"),
+    ("a.csv", 'name,command\r\na,"x\r\ny"\r\nB,c\r\n', ":4: name: 'B' is no name"),
+    ("a.csv", "requeue,command\nnever,x\n", ":2: requeue: 'never' is not a way to requeue"),
+    ("a.csv", "kubeconfig\nx\n", ":1: no column 'kubeconfig'"),
     ("a.csv", "name\n", "holds no launch"),
     ("a.csv", "many\nx\n", ":1: no column 'many'"),
     ("a.csv", "batch\nperhaps\n", ":2: batch: 'perhaps' is neither yes nor no"),
@@ -214,7 +228,21 @@ LISTS = [
     ("a.yaml", "- name: a\n\n- nam: b\n", ":3: no key 'nam' (did you mean name?)"),
     ("a.yaml", "- command: python x.py\n", ":1: command: is one text; allowed: a list of words"),
     ("a.yaml", "- command: [python, 1.5]\n", ":1: command: 1.5 is neither a text nor a whole number"),
-    ("a.yaml", "- gpus: [1, 2]\n", ":1: gpus: [1, 2] is a list; allowed: one value"),
+    ("a.yaml", "- gpus: [1, 2]\n", ":1: gpus: ['1', '2'] is a list; allowed: one value"),
+    ("a.yaml", "- gpus: []\n", ":1: gpus: [] is a list"),
+    ("a.yaml", "- command: 5\n", ":1: command: is one text"),
+    ("a.yaml", "- command: {python: x}\n", ":1: command: {'python': 'x'} is no list"),
+    ("a.yaml", "- command: 1.5\n", ":1: command: 1.5 is no list"),
+    ("a.yaml", "- label: {gpu-class: small}\n", "is neither a text nor a whole number"),
+    ("a.yaml", "- name: a\n  gpus: 1\n  gpus: 0\n", ":3: the key 'gpus' is there twice; it is on line 2 already"),
+    ("a.yaml", "- name: a\n- gpus: 7\n", ":2: gpus: 7 is out of range"),
+    ("a.yaml", "- timeout: 6:00\n", ":1: timeout: '6:00' is no whole number"),
+    ("a.yaml", "- cpus: 0x2\n", ":1: cpus: '0x2' is no whole number"),
+    ("a.yaml", "- cpus: null\n", ":1: cpus: None is neither a text nor a whole number"),
+    ("a.yaml", "- name: 2024-13-45\n", "a value cannot be read"),
+    ("a.yaml", "- name: !!python/name:os.system\n", ":1: could not determine a constructor"),
+    ("a.yaml", "- requeue: never\n  command: [x]\n", ":1: requeue: 'never' is not a way to requeue"),
+    ("a.yaml", "[" * 5000, "allowed: YAML"),
     ("a.yaml", "- a: [\n", "allowed: YAML"),
 ]
 
@@ -228,3 +256,61 @@ def test_a_mistake_in_a_list_names_file_and_line(
     told = refused(["--many", str(path)], capsys)
     assert told.startswith(f"error: {path}")
     assert line in told
+
+
+def many(tmp_path: Path, name: str, content: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert main(["render", "-Q", "--user", "alice", "--many", str(tmp_path / name)]) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def test_a_whole_number_of_a_yaml_list_is_taken_as_it_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (pod,) = many(tmp_path, "a.yaml", "- node: 030\n  command: [echo, 010, 0x10, 1_000, 6:00]\n", capsys)
+    assert pod["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "n30"}
+    assert pod["spec"]["containers"][0]["args"] == ["echo", "010", "0x10", "1_000", "6:00"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [("yes", "Job"), ("TRUE", "Job"), ("always", "Job"), ("no", "Pod"), ("", "Pod")]
+)
+def test_a_row_requeues_by_yes_no_or_always(
+    value: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = many(tmp_path, "a.csv", f"requeue,command\n{value},x\n", capsys)
+    assert one["kind"] == kind
+    if value:
+        (one,) = many(tmp_path, "a.yaml", f"- requeue: {value}\n  command: [x]\n", capsys)
+        assert one["kind"] == kind
+
+
+LATE = [
+    ["--plan", "/nowhere/plan"],
+    ["--plan", ""],
+    ["--plan", "/"],
+    ["--plan", "a\0b"],
+    ["-d", "--plan", "/nowhere/plan"],
+    ["--namespace", "x"],
+    ["--kubeconfig", "x"],
+    ["--server-dry-run", "--namespace", "A B"],
+    ["--server-dry-run", "--kubeconfig", "/nowhere"],
+    ["--many", "MANY"],
+    ["-d", "--many", "MANY"],
+]
+
+
+@pytest.mark.parametrize("argv", LATE, ids=" ".join)
+def test_a_mistake_that_is_found_late_prints_no_manifest_and_no_warning(
+    argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "many.csv"
+    path.write_text("name,gpus\n" + "".join(f"a{row},1\n" for row in range(50)) + "last,2\n", encoding="utf-8")
+    refused([str(path) if word == "MANY" else word for word in argv], capsys)
+
+
+@pytest.mark.parametrize("flag", ["--user", "-W", "-v"])
+def test_a_name_that_is_a_labels_value_is_told_without_a_key(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    told = refused([flag, "A B"], capsys)
+    assert told.startswith(f"error: {flag}: 'A B' is no label value; allowed: at most 63 letters")
+    assert "KEY" not in told
