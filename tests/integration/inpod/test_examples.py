@@ -79,7 +79,15 @@ def test_the_numpy_trainer_passes_a_rehearsal(tmp_path):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_the_torch_trainer_under_torchrun_saves_on_sigterm_and_resumes(tmp_path, ranks):
     pytest.importorskip("torch")
-    trainer = ["-m", "torch.distributed.run", "--nproc-per-node", ranks, EXAMPLES / "torch_trainer.py", "c"]
+    trainer = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        ranks,
+        EXAMPLES / "torch_trainer.py",
+        "c",
+    ]
     process = start(*trainer, 10000, "0.005", cwd=tmp_path)
     try:
         lines = []

@@ -26,7 +26,18 @@ def check(work: Path, size: int, first: int, last: int) -> None:
 @pytest.mark.parametrize(("size", "first", "last"), [(2, 0, 80), (3, 80, 140), (4, 140, 200)])
 def test_200_random_schedules_over_gloo(tmp_path, size, first, last):
     pytest.importorskip("torch")
-    done = run("-m", "torch.distributed.run", "--nproc-per-node", size, PROGRAM, tmp_path, first, last, cwd=tmp_path)
+    done = run(
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        size,
+        PROGRAM,
+        tmp_path,
+        first,
+        last,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     check(tmp_path, size, first, last)
 

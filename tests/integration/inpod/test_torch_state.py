@@ -266,7 +266,7 @@ print("fine", ranks.rank)
 def test_dcp_blocking_and_asynchronous(tmp_path, ranks):
     program = tmp_path / "program.py"
     program.write_text(DCP)
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", ranks] if ranks > 1 else []
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks] if ranks > 1 else []
     done = run(*launcher, program, tmp_path / "c", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("fine") == ranks
