@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import json
 import re
@@ -16,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError as RoundTripError
 
-from forewarn.admission import goyaml
+from forewarn.admission import goyaml, splice
 from forewarn.errors import UserError
 
 if TYPE_CHECKING:
@@ -96,23 +97,54 @@ def _json_values(text: str) -> Iterator[tuple[str, Any, bool]]:
         position = end
 
 
-def rewrite(document: Document, edits: Sequence[tuple[Path, Sequence[Operation]]]) -> str:
-    """Return a document's text with patches applied to the pods at the given paths.
+def rewrite(document: Document, edits: Sequence[tuple[Path, Sequence[Operation]]]) -> tuple[str, bool]:
+    """Return a document's text with patches applied to the pods at the given paths, and whether it was written anew.
 
-    Comments, order, anchors and quoting survive. Raises ``ValueError`` where the result would not read as it should.
+    The additions are written into the text. Only where that cannot be is a document written anew: order, most comments
+    and what is shared survive. Raises ``ValueError`` where the result would not read as it should.
     """
     # Through JSON, so that what is shared through an anchor is one object no longer.
     wanted = json.loads(json.dumps(document.value))
     for path, patch in edits:
         _apply(wanted, path, patch)
     # What several places share stays shared where the change suits them all.
-    attempts = (_rewrite_json,) if document.is_json else (_rewrite_shared, _rewrite_unshared)
-    for attempt in attempts:
-        text = attempt(document.text, edits)
-        read_back = json.loads(text) if document.is_json else goyaml.load(text)
+    attempts: tuple[Callable[[], str], ...] = (
+        lambda: _splice(document.text, edits, None),
+        lambda: _splice(document.text, edits, functools.partial(_at, wanted)),
+        lambda: _rewrite_yaml(document.text, edits, lambda _: _Shared()),
+        lambda: _rewrite_yaml(document.text, edits, _Unshared),
+    )
+    if document.is_json:
+        attempts = (lambda: _rewrite_json(document.text, edits),)
+    problem = "the result would not read as it should"
+    for number, attempt in enumerate(attempts):
+        try:
+            text = attempt()
+            read_back = json.loads(text) if document.is_json else goyaml.load(text)
+        except (ValueError, LookupError, RecursionError, yaml.YAMLError) as error:
+            problem = str(error).partition("\n")[0] or problem
+            continue
         if json.loads(json.dumps(read_back)) == wanted:
-            return text
-    raise ValueError("the result would not read as it should")
+            return text, number > 1
+    raise ValueError(problem)
+
+
+def twice(document: Document) -> list[tuple[str, int]]:
+    """Return each key that stands twice in one mapping of a YAML document, and its line, counted from 0."""
+    return [] if document.is_json else list(splice.twice(document.text))
+
+
+def _splice(text: str, edits: Sequence[tuple[Path, Sequence[Operation]]], wanted: Callable[[Path], Any] | None) -> str:
+    made = splice.Splice(text, indentation(text), wanted)
+    for path, patch in edits:
+        made.apply(path, patch)
+    return made.result()
+
+
+def _at(value: Any, path: Path) -> Any:
+    for token in path:
+        value = value[int(token) if isinstance(value, list) else token]
+    return value
 
 
 def _apply(document: Any, path: Path, patch: Iterable[Operation], places: _Shared | None = None) -> None:
@@ -192,14 +224,6 @@ def _without_anchors(node: Any) -> Any:
         for child in node.values() if isinstance(node, CommentedMap) else node:
             _without_anchors(child)
     return node
-
-
-def _rewrite_shared(text: str, edits: Sequence[tuple[Path, Sequence[Operation]]]) -> str:
-    return _rewrite_yaml(text, edits, lambda _: _Shared())
-
-
-def _rewrite_unshared(text: str, edits: Sequence[tuple[Path, Sequence[Operation]]]) -> str:
-    return _rewrite_yaml(text, edits, _Unshared)
 
 
 def _rewrite_yaml(

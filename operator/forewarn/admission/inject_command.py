@@ -17,6 +17,8 @@ from forewarn.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from forewarn.admission.inject import Operation
+
 EPILOG = f"""kinds: {", ".join(templates.KNOWN)},
 List, kubeflow's jobs, and any other by --pod-template. What has no pod template passes through byte for byte."""
 
@@ -72,14 +74,17 @@ def read_sources(names: list[str]) -> list[tuple[str, str]]:
     """Return (name, text) of each file; ``-`` is standard input. Raises ``UserError``."""
     found = []
     for name in names:
+        source, where = ("standard input", "standard input") if name == "-" else (name, f"-f {name}")
+        if name == "-" and sys.stdin is None:  # Python's way to say that it was closed by the caller
+            raise UserError(where, "is closed", "allowed: -f FILE, or manifests on standard input")
         try:
             raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         except OSError as error:
-            raise UserError(f"-f {name}", f"it cannot be read: {error.strerror}", "allowed: a file, or -") from None
+            raise UserError(where, f"it cannot be read: {error.strerror}", "allowed: a file, or -") from None
         try:
-            found.append(("standard input" if name == "-" else name, raw.decode()))
+            found.append((source, raw.decode()))
         except UnicodeDecodeError as error:
-            raise UserError(f"-f {name}", f"byte {error.start} is not UTF-8", "allowed: UTF-8 text") from None
+            raise UserError(where, f"byte {error.start} is not UTF-8", "allowed: UTF-8 text") from None
     return found
 
 
@@ -93,7 +98,7 @@ def inject_text(
     bom = "\ufeff" if text.startswith("\ufeff") else ""
     parts, warnings = [bom], []
     for document in documents.read(source, text[len(bom) :]):
-        edits = []
+        edits, owners = [], []
         for found in templates.find(document.value, extra):
             if isinstance(found, templates.Note):
                 warnings.append(f"{found.owner}: {found.text}")
@@ -102,13 +107,29 @@ def inject_text(
             warnings += [f"{found.owner}: {warning}" for warning in decision.warnings]
             if decision.patch:
                 edits.append((found.path, decision.patch))
+                owners.append(found.owner)
         new = document.text
         if edits:
-            try:
-                new = documents.rewrite(document, edits)
-            except ValueError as error:
-                raise UserError(
-                    f"{source}:{document.line}", f"this document cannot be rewritten: {error}", ""
-                ) from None
+            new, more = _rewritten(source, document, edits)
+            warnings += [f"{owners[0]}: {warning}" for warning in more]
         parts += [document.head, new]
     return "".join(parts), warnings
+
+
+def _rewritten(
+    source: str, document: documents.Document, edits: list[tuple[templates.Path, tuple[Operation, ...]]]
+) -> tuple[str, list[str]]:
+    warnings = [
+        f"{source}:{document.line + line}: key {key} stands there twice; the last one counts"
+        for key, line in documents.twice(document)
+    ]
+    try:
+        new, anew = documents.rewrite(document, edits)
+    except ValueError as error:
+        raise UserError(f"{source}:{document.line}", f"this document cannot be rewritten: {error}", "") from None
+    if anew:
+        warnings.append(
+            f"{source}:{document.line}: written anew: indentation, quoting, comments within [] or {{}} and anchors that"
+            " nothing uses may differ"
+        )
+    return new, warnings
