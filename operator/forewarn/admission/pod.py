@@ -93,7 +93,12 @@ class Container(NamedTuple):
 
 
 def containers(spec: Mapping[str, Any]) -> tuple[Container, ...]:
-    """Return the init containers and containers of a pod's spec, in its order (ephemeral ones cannot be created)."""
+    """Return the init containers and containers of a pod's spec, in its order (ephemeral ones cannot be created).
+
+    Raises ``Malformed`` for a pod without containers.
+    """
+    if not sequence(spec.get("containers")):
+        raise Malformed("it has no containers")
     found = []
     for field, init in (("initContainers", True), ("containers", False)):
         for index, value in enumerate(sequence(spec.get(field))):

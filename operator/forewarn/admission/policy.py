@@ -114,7 +114,7 @@ def variables(settings: InjectSettings) -> list[dict[str, str]]:
     goes_up = quoted(_UP)
     decidable = (
         f"size(variables.inits) <= {MOST_CONTAINERS}",
-        f"size(object.spec.containers) <= {MOST_CONTAINERS}",
+        f"size(object.spec.containers) > 0 && size(object.spec.containers) <= {MOST_CONTAINERS}",
         f"size(variables.volumes) <= {MOST_VOLUMES}",
         "size(variables.free) > 0",
         f"variables.everyone.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !m.mountPath.matches({goes_up})))"

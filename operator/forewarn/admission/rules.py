@@ -128,8 +128,8 @@ RULES = (
     Rule(
         "unreadable",
         Kind.UNTOUCHED,
-        "A pod that the API server would refuse anyway: it says so better than we could.",
-        ("malformed",),
+        "A pod that the API server would refuse anyway (also one without containers): it says so better than we could.",
+        ("malformed", "no-containers", "containers-null"),
     ),
     Rule("host-network", Kind.PROMISED, "A hostNetwork pod is treated like any other.", ("host-network",)),
     Rule("idempotent", Kind.PROMISED, "A pod that has everything is not changed.", ("complete",)),

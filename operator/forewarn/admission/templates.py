@@ -29,6 +29,14 @@ KNOWN: dict[str, tuple[Path, ...]] = {
 KUBEFLOW = "kubeflow.org/"
 """API group of PyTorchJob, MPIJob and their kin: a template for each role under ``spec.*ReplicaSpecs``."""
 
+_GROUPS = {
+    **dict.fromkeys(("Pod", "PodTemplate", "ReplicationController"), ("",)),
+    **dict.fromkeys(("Deployment", "ReplicaSet", "DaemonSet"), ("apps", "extensions")),
+    "StatefulSet": ("apps",),
+    **dict.fromkeys(("Job", "CronJob"), ("batch",)),
+}
+"""Kind → the API groups in which it is Kubernetes' own."""
+
 ANY = "*"
 
 
@@ -73,26 +81,34 @@ def find(document: Any, extra: Path | None = None, where: Path = ()) -> Iterator
     items = document.get("items")
     if kind.endswith("List") and isinstance(items, list):
         for index, item in enumerate(items):
-            # The items of a PodList name no kind of their own.
-            named = item if not isinstance(item, Mapping) or item.get("kind") else {**item, "kind": kind[:-4]}
+            # The items of a PodList name no kind and no version of their own.
+            named = item
+            if isinstance(item, Mapping) and not item.get("kind"):
+                named = {"apiVersion": version, **item, "kind": kind[:-4]}
             yield from find(named, extra, (*where, "items", index))
         return
     owner = f"{kind or 'object'}/{_name(document)}"
-    if kind == "DaemonSet":
+    known = _is_kubernetes_own(kind, version)
+    if kind == "DaemonSet" and known:
         yield Note(owner, "a DaemonSet's pods are no sessions: passed through")
         return
-    patterns = KNOWN.get(kind, ())
+    patterns = KNOWN.get(kind, ()) if known else ()
     if version.startswith(KUBEFLOW):
         spec = document.get("spec")
         roles = [key for key in spec if str(key).endswith("ReplicaSpecs")] if isinstance(spec, Mapping) else []
         patterns = tuple(("spec", role, ANY, "template") for role in roles)
     if not patterns and extra is not None:
         patterns = (extra,)
-    claims = tuple(_claims(document)) if kind == "StatefulSet" else ()
+    claims = tuple(_claims(document)) if kind == "StatefulSet" and known else ()
     for pattern in patterns:
         for path, roles_of, pod in _walk(document, pattern):
             label = " ".join((owner, *roles_of))
             yield Template(label, (*where, *path), pod, claims)
+
+
+def _is_kubernetes_own(kind: str, version: str) -> bool:
+    # Without a version, as in a snippet, the kind alone tells.
+    return not version or (version.rpartition("/")[0] in _GROUPS.get(kind, ()))
 
 
 def _name(document: Mapping[str, Any]) -> str:

@@ -30,7 +30,7 @@ GENERATED = 2000
 KEPT_SECONDS = 20.0
 POLICY_LABEL = ("forewarn/sessions-by-policy", "enabled")
 SETTINGS = InjectSettings()
-REFUSED = ("malformed", "unknown-fields", "pre-stop-sleep")
+REFUSED = ("malformed", "no-containers", "containers-null", "unknown-fields", "pre-stop-sleep")
 """Written cases that the API server refuses, with or without us."""
 
 
