@@ -8,6 +8,7 @@ beside). Nothing else: it has no write on pods.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,9 @@ def main(argv: list[str]) -> int:
 def _scope(arguments: Namespace, values: dict[str, Any]) -> Scope:
     if arguments.all_namespaces and arguments.namespace:
         raise UserError("forewarn run mirror", "-A and -n exclude each other", "give one of them")
+    for name in arguments.namespace:
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name, re.ASCII):
+            raise UserError("forewarn run mirror", f"-n {name!r} is no name of a namespace", "give one that is")
     label = "=".join(values["sessions_label"])
     selector = ",".join(f"{key}={value}" for key, value in values["pod_selector"].items())
     return Scope(tuple(dict.fromkeys(arguments.namespace)), label, selector)

@@ -111,10 +111,12 @@ class Engine:
 
     async def find_namespaces(self) -> None:
         """List the session namespaces: those that came or went while no watch told so are taken now."""
+        before = frozenset(self._followed)
         found = await self._look.namespaces()
-        for name in list(self._followed - found):
+        # What changed while it was asked for, the watch has told.
+        for name in before - found:
             self.namespace(name, False)
-        for name in found - self._followed:
+        for name in found - before:
             self.namespace(name, True)
 
     def listed(self, stream: str) -> None:
@@ -290,10 +292,8 @@ class Engine:
         pods = await self._look.pods(f"/api/v1/namespaces/{namespace}/pods")
         found = events.recover(await self._look.stored([namespace]))
         self._loading.discard(namespace)
-        for pod in pods:
-            seen = observe(pod, self._rules.keys)
-            record = self.records.get(seen.uid)
-            if record is not None and record.target.identity in found:
+        for record in self.records:
+            if record.target.identity in found:
                 record.recover(found.pop(record.target.identity).story)
         self._recovered |= found
         for pod in pods:

@@ -68,8 +68,14 @@ class Lookups:
 
     async def cause(self, pod: Target) -> str:
         """Return the reason of the reservation controller's own Event on a session that it stops, if there is one."""
-        for event in await self.events_of(pod):
+        newest_first = sorted(await self.events_of(pod), key=_made, reverse=True)
+        for event in newest_first:
             by = (event.get("reportingController"), (event.get("deprecatedSource") or {}).get("component"))
             if contract.RESERVATION_CONTROLLER in by and event.get("reason") in CAUSES:
                 return str(event["reason"])
         return ""
+
+
+def _made(event: dict[str, Any]) -> str:
+    # RFC 3339 in UTC, as the API server writes it, sorts as text.
+    return str(event["metadata"].get("creationTimestamp") or "")

@@ -62,6 +62,12 @@ def test_an_unknown_namespace_is_one_line(api_server: ApiServer) -> None:
     assert_one_line(ran, "nowhere", "not found")
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "../kube-system", "Team", "-x-", "a b"])
+def test_what_is_no_name_of_a_namespace_is_one_line(name: str) -> None:
+    """An empty one, of an unset variable, would follow nothing in silence."""
+    assert_one_line(run(f"--namespace={name}"), repr(name), "namespace")
+
+
 def test_no_cluster_is_one_line(api_server: ApiServer, tmp_path: Path) -> None:
     config = api_server.kubeconfig.read_text().replace(api_server.url, "https://127.0.0.1:9")
     (tmp_path / "config").write_text(config)
