@@ -140,8 +140,7 @@ def _signalled(condition: model.Signalled, pod: PodState) -> Verdict:
     lines = (line for line in pod.noted if condition.container in (None, line.container) and line.at >= pod.deleted_at)
     line = next((line for line in lines if pattern.search(line.text)), None)
     if line is None:
-        blind = "; ".join(f"{what}: {why}" for what, why in pod.blind.items() if what.startswith("log"))
-        return Verdict(False, f"no log line after the delete matches {condition.log!r}{f' ({blind})' if blind else ''}")
+        return Verdict(False, f"no log line after the delete matches {condition.log!r}{_unread_logs(pod)}")
     after = line.at - pod.deleted_at
     told = f"SIGTERM {after.total_seconds():.1f} s after the delete"
     return Verdict(True if after <= condition.after else None, told)
@@ -189,6 +188,10 @@ def _log(condition: model.LogHas, pod: PodState) -> Verdict:
     for line in pod.noted:
         if condition.container in (None, line.container) and condition.text in line.text:
             return Verdict(True, f"{line.container} wrote {line.text[:80]!r}")
-    blind = "; ".join(f"{what}: {why}" for what, why in pod.blind.items() if what.startswith("log"))
     last = f"; the last line is {pod.log[-1].text[:80]!r}" if pod.log else ""
-    return Verdict(False, f"no line with {condition.text!r}{last}{f' ({blind})' if blind else ''}")
+    return Verdict(False, f"no line with {condition.text!r}{last}{_unread_logs(pod)}")
+
+
+def _unread_logs(pod: PodState) -> str:
+    blind = "; ".join(f"{what}: {why}" for what, why in pod.blind.items() if what.startswith("log"))
+    return f" ({blind})" if blind else ""

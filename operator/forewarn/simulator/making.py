@@ -84,9 +84,9 @@ def guarantee(v: Given) -> Made:
 
 def queue(v: Given) -> Made:
     """Make a warning inside the guarantee."""
-    guarantee: list[tuple[str, model.Value]] = [(v.keys.key(contract.GUARANTEED_UNTIL), v["until"])]
+    until = (v.keys.key(contract.GUARANTEED_UNTIL), v["until"])
     at = v["at"] if v["at"] is not None else v["until"]
-    return Made(model.Write((*guarantee, *_warning(v, at))))
+    return Made(model.Write((until, *_warning(v, at))))
 
 
 def idle(v: Given) -> Made:

@@ -170,7 +170,7 @@ class _Reader:
     def _prelude(self, steps: tuple[model.Step, ...]) -> tuple[model.Step, ...]:
         """Create, before the clock starts, each pod that no step creates."""
         created = {step.pod for step in steps if isinstance(step.action, model.Create)}
-        create = verbs.VERBS[0]
+        create = verbs.BY_NAME["create"]
         made = create.build(making.Given({}, self.around.keys))
         within = values.span(str(create.fields[0].default))
         return tuple(
@@ -183,7 +183,7 @@ class _Reader:
     def _step(self, node: yaml.Node, cleanup: bool = False) -> model.Step:
         document = self.document
         fields = document.entries(node, "a step")
-        names = [verb.name for verb in verbs.VERBS]
+        names = verbs.BY_NAME
         found = [key for key in fields if key in names]
         for key, (key_node, _) in fields.items():
             if key not in names and key not in verbs.STEP_KEYS:
@@ -191,8 +191,7 @@ class _Reader:
         if len(found) != 1:
             what = f"two steps in one: {' and '.join(found)}" if found else "a step without a verb"
             document.fail(node, what, f"allowed: one of {', '.join(names)}")
-        verb = verbs.find(found[0])
-        assert verb is not None  # noqa: S101  (found holds the table's own names)
+        verb = names[found[0]]
         key_node, value_node = fields[verb.name]
         if cleanup and (verb.expectation or verb.name in ("create", "leave-stale")):
             document.fail(key_node, f"cleanup cannot {verb.name}", "allowed: steps that only do something")
@@ -225,14 +224,13 @@ class _Reader:
             entries = document.entries(node, verb.name)
             return {"annotations": [self._annotation(k, v) for k, v in entries.values()]}
         if verb.shape in ("names", "command"):
-            items = [document.text(item, f"an item of {verb.name}") for item in document.items(node, verb.name)]
+            nodes = document.items(node, verb.name)
+            items = [document.text(item, f"an item of {verb.name}") for item in nodes]
             if not items:
                 document.fail(node, f"{verb.name} is empty", f"such as {verb.example}")
             if verb.shape == "command":
                 return {"command": items}
-            nodes = document.items(node, verb.name)
-            names = [self._key(item) for item in nodes]
-            return {"names": names}
+            return {"names": [self._key(item) for item in nodes]}
         given: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         if isinstance(node, yaml.ScalarNode) and not is_null(node):
             if verb.short is None:

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from forewarn import contract
-from forewarn.simulator import making, model, values
+from forewarn.simulator import checks, making, model, values
 
 Read = Callable[[str], Any]
 """Reads a scalar's text; raises ``ValueError`` with what is allowed."""
-
-
-def text(value: str) -> str:
-    """Take any text."""
-    return value
 
 
 @dataclass(frozen=True)
@@ -50,9 +45,9 @@ def _within(default: str) -> Field:
     return Field("within", values.span, "how long it may take to come true", default)
 
 
-_CONTAINER = Field("container", text, "the container; each that applies where left out")
+_CONTAINER = Field("container", str, "the container; each that applies where left out")
 _RISK = Field("risk", values.risk, "share of the candidates that must go", "1.00")
-_MESSAGE = Field("message", text, "the sentence for people; a usual one with the local time where left out")
+_MESSAGE = Field("message", str, "the sentence for people; a usual one with the local time where left out")
 
 
 def _yes(value: str) -> bool:
@@ -74,10 +69,10 @@ def _event_type(value: str) -> str:
 
 
 _EVENT_FIELDS = (
-    Field("reason", text, "the Event's reason", required=True),
-    Field("note", text, "a text that the note must hold"),
+    Field("reason", str, "the Event's reason", required=True),
+    Field("note", str, "a text that the note must hold"),
     Field("type", _event_type, "Normal or Warning"),
-    Field("from", text, "the reporting controller", contract.REPORTING_CONTROLLER),
+    Field("from", str, "the reporting controller", contract.REPORTING_CONTROLLER),
 )
 
 VERBS = (
@@ -105,7 +100,7 @@ VERBS = (
         (
             Field("at", values.instant, "the earliest stop"),
             Field("risk", values.risk, "share of the candidates that must go"),
-            Field("message", text, "the sentence for people; follows a new instant where left out"),
+            Field("message", str, "the sentence for people; follows a new instant where left out"),
         ),
         "at",
     ),
@@ -125,7 +120,7 @@ VERBS = (
         "guarantee: now+2h",
         (
             Field("until", values.instant, "the guarantee's end", required=True),
-            Field("status", text, "guarantee-status, which lags in practice; not written where left out"),
+            Field("status", str, "guarantee-status, which lags in practice; not written where left out"),
         ),
         "until",
     ),
@@ -148,7 +143,7 @@ VERBS = (
         making.idle,
         "idle: {status: warning, deadline: now+30m}",
         (
-            Field("status", text, "ok, idle or warning", required=True),
+            Field("status", str, "ok, idle or warning", required=True),
             Field("deadline", values.instant, "the projected cull; removed where left out"),
         ),
         "status",
@@ -187,8 +182,8 @@ VERBS = (
         "expect-file: termination-warning-at",
         (
             Field("name", _podinfo_file, "the file", required=True),
-            Field("holds", text, "exactly this text"),
-            Field("contains", text, "this text somewhere"),
+            Field("holds", str, "exactly this text"),
+            Field("contains", str, "this text somewhere"),
             Field("empty", _yes, "true: nothing, as for an absent annotation"),
             _CONTAINER,
             _within("2m"),
@@ -227,7 +222,7 @@ VERBS = (
         "expect-signal: 5s",
         (
             Field("after", values.span, "how long after the delete, at most", "5s"),
-            Field("log", values.pattern, "regular expression of the log line", r"\bSIGTERM\b"),
+            Field("log", values.pattern, "regular expression of the log line", checks.SIGNAL),
             _CONTAINER,
         ),
         "after",
@@ -261,7 +256,7 @@ VERBS = (
         "a line of a container's log holds a text",
         lambda v: making.Made(None, model.LogHas(v["text"], v["container"])),
         "expect-log: {text: unit 3, container: main}",
-        (Field("text", text, "the text", required=True), _CONTAINER, _within("60s")),
+        (Field("text", str, "the text", required=True), _CONTAINER, _within("60s")),
         "text",
         expectation=True,
     ),
@@ -276,13 +271,10 @@ VERBS = (
     ),
 )
 
+BY_NAME = {verb.name: verb for verb in VERBS}
+
 STEP_KEYS = ("at", "pod", "say")
 """What every step may have beside its verb."""
-
-
-def find(name: str) -> Verb | None:
-    """Return the verb of that name."""
-    return next((verb for verb in VERBS if verb.name == name), None)
 
 
 def markdown() -> str:
