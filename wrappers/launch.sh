@@ -89,6 +89,23 @@ stream() {
     done
 }
 
+# A forward ends with the first connection that the session refuses, and Jupyter needs a while to listen: it is begun
+# again, on the same port here.
+forward() {
+    local port='' process=''
+    trap 'kill $process 2>/dev/null; exit' TERM
+    while :; do
+        "$kubectl" port-forward "pod/${plan[name]}" "$port:${plan[port]}" >"$work/forward" 2>&1 </dev/null &
+        process=$!
+        wait "$process"
+        if [[ -z $port ]]; then
+            port=$(grep -m1 -o '127.0.0.1:[0-9]*' "$work/forward") || exit 1
+            port=${port#*:}
+        fi
+        sleep 1
+    done
+}
+
 # Ends with one line if a variable names nothing that can be run: bash's own message would not say which variable.
 need() {
     if [[ -z $(type -P -- "$2") ]]; then
@@ -144,11 +161,14 @@ if [[ $state != *'|Running||'* ]]; then
     exit 1
 fi
 if [[ -n ${plan[port]} ]]; then
-    "$kubectl" port-forward "pod/${plan[name]}" ":${plan[port]}" >"$work/forward" 2>&1 </dev/null &
-    say "port ${plan[port]} of the session is forwarded: $(until grep -m1 -o '127.0.0.1:[0-9]*' "$work/forward"; do
-        kill -0 $! 2>/dev/null || break
-        sleep 0.1
-    done)"
+    : >"$work/forward"
+    forward &
+    until here=$(grep -m1 -o '127.0.0.1:[0-9]*' "$work/forward") || ! kill -0 $! 2>/dev/null; do sleep 0.1; done
+    if [[ -n $here ]]; then
+        say "port ${plan[port]} of the session is forwarded: $here"
+    else
+        echo "warning: port ${plan[port]} of the session is not forwarded: $(tail -n 1 "$work/forward")" >&2
+    fi
 fi
 say "${plan[name]}: type exit to end the session"
 terminal=()

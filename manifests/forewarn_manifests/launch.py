@@ -353,6 +353,11 @@ def _job(reader: Reader, container: Process) -> JobPlan | None:
     if container.mode is not Mode.SCRIPT and not reader.arguments.command:
         raise UserError("a Job", "there is no command to run", "write it behind --, as in: -- python train.py")
     completions, parallelism = _pods(reader) if several else (None, None)
+    if (parallelism or 1) > 1 and reader.given("log") is not None:
+        reader.warnings.append(
+            f"{parallelism} pods append to one log at once, and NFS loses lines then: "
+            "without --log each has its own kubectl logs"
+        )
     always = requeue is not None and requeue.value == "always"
     limit = reader.whole("timeout", 1, "seconds of runtime") if requeue is not None and not always else None
     return JobPlan(

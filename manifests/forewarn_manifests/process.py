@@ -19,6 +19,7 @@ SCRIPT_LIMIT = 200_000
 
 LOGGER = """\
 log=$0
+mkdir -p -- "${log%/*}"
 exec 3> >(trap "" TERM INT HUP; exec tee -a -- "$log")
 tee=$!
 exec 2>/dev/null
@@ -105,9 +106,11 @@ def process(reader: Reader, image: str, home: str, script: str | None) -> Proces
         ports = (reader.profile.ssh_port,)
     entrypoint = reader.text("entrypoint")
     log = reader.given("log")
-    if log is not None:
-        words = ("/bin/bash", "-c", LOGGER, _log_path(log.where, log.value, home), *words)
     command = (entrypoint,) if entrypoint else ()
+    if log is not None:
+        # The logger replaces the image's entrypoint where --entrypoint does, so that that program's output is logged.
+        words = ("-c", LOGGER, _log_path(log.where, log.value, home), *command, *words)
+        command, words = (("/bin/bash",), words) if entrypoint else ((), ("/bin/bash", *words))
     if log is None and not _has_init(reader, image, command):
         _warn_of_shell(reader, command, words, text, name)
     return Process(_mode(switches, sshd), command, words, ports, text, name, switches.quiet)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,42 @@ def test_server_dry_run_says_in_one_line_why_the_cluster_refuses(
     assert printed.out == ""
     assert printed.err.startswith("error: cannot create pod big (a dry run): ")
     assert printed.err.count("\n") == 1
+
+
+def test_server_dry_run_asks_the_cluster_of_the_kubeconfig_that_is_named(
+    api_server: ApiServer, namespace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    call = ["render", "-Q", "--server-dry-run", "--kubeconfig", str(api_server.kubeconfig), "-N", "asked", "-s"]
+    assert main([*call, "--namespace", namespace]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["metadata"]["name"] == "asked"
+    assert main([*call, "--namespace", "missing"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert "missing" in printed.err
+
+
+def test_a_later_launch_of_many_that_the_cluster_refuses_leaves_nothing_printed(
+    api_server: ApiServer,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(api_server.kubeconfig))
+    limit = {"metadata": {"name": "small"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}
+    status, answer = api_server.request("POST", f"/api/v1/namespaces/{namespace}/limitranges", limit)
+    assert status == 201, answer
+    (tmp_path / "many.yaml").write_text("- {name: one, cpus: 1}\n- {name: two, cpus: 2}\n", encoding="utf-8")
+    (tmp_path / "plan").write_text("", encoding="utf-8")
+    call = ["render", "--server-dry-run", "--namespace", namespace, "--many", str(tmp_path / "many.yaml"), "-s"]
+    assert main([*call, "--plan", str(tmp_path / "plan")]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: cannot create pod two (a dry run): ")
+    assert printed.err.count("\n") == 1
+    assert (tmp_path / "plan").read_text(encoding="utf-8") == ""
 
 
 def test_server_dry_run_without_a_cluster_is_one_line(

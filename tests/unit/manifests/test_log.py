@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from forewarn_manifests import flags, profile
+from forewarn_manifests.launch import launch
 from forewarn_manifests.process import LOGGER
+from tests.unit.manifests.golden import ALICE
 
 TRAP = (
     "import signal, sys, time\n"
@@ -81,8 +84,36 @@ def test_the_programs_input_is_the_containers(log: Path) -> None:
     assert process.communicate("typed\n", timeout=20)[0] == "typed\n"
 
 
+def test_the_directory_of_a_log_is_made(tmp_path: Path) -> None:
+    process = start(tmp_path / "-runs/a b/log", "echo", "hello")
+    assert process.communicate(timeout=20) == ("hello\n", "")
+    assert (tmp_path / "-runs/a b/log").read_text() == "hello\n"
+
+
+def test_an_entrypoint_of_ones_own_is_logged_with_its_arguments(tmp_path: Path) -> None:
+    argv = ["--log", "runs/log", "--entrypoint", sys.executable, "-B", "--", "-c", "print('it is', 1)"]
+    request = launch(flags.parse(argv), {}, profile.load("launch", "test"), ALICE)
+    words = [word.replace("/home/alice", str(tmp_path)) for word in (*request.command, *request.args)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "it is 1\n", "")
+    assert (tmp_path / "runs/log").read_text() == done.stdout
+
+
 def test_a_log_that_cannot_be_written_does_not_stop_the_program(tmp_path: Path) -> None:
+    (tmp_path / "none").touch()
     process = start(tmp_path / "none/log", "echo", "hello")
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (0, "hello\n")
-    assert "No such file" in err
+    assert "Not a directory" in err
+
+
+def test_several_pods_that_would_append_to_one_log_at_once_are_warned_of() -> None:
+    def warned(*argv: str) -> bool:
+        call = ["-N", "a", "--log", "log", *argv, "--", "x"]
+        request = launch(flags.parse(call), {}, profile.load("launch", "test"), ALICE)
+        return any("append to one log" in line for line in request.warnings)
+
+    assert warned("--completions", "3")
+    assert not warned("--completions", "1")
+    assert not warned("--completions", "3", "--parallelism", "1")
+    assert not warned("--requeue")
