@@ -111,7 +111,11 @@ class _Teller:
             if known is None or known - until >= MOVED:
                 self.story = replace(self.story, guarantee=until)
         elif until - known >= MOVED:
-            self.extended(known, until)
+            if until > self.now:
+                self.extended(known, until)
+            else:
+                # Its end is the news.
+                self.story = replace(self.story, guarantee=until)
         if self.now < until:
             self.deadlines.append(until)
         elif self.seen.running and self.is_new_end(until):
@@ -175,7 +179,11 @@ class _Teller:
 
     def turn(self, at: datetime, state: WarningState) -> None:
         """Tell that an open episode is now queued, at risk or stale."""
-        if state is WarningState.AT_RISK and self.story.state == WarningState.STALE.value:
+        calm = (self.story.told_at or self.now) + MOVED
+        if state is WarningState.QUEUED and self.now < calm:
+            # Any key may be missing for a moment, the guarantee's too: a danger is told at once, relief when it lasts.
+            self.deadlines.append(calm)
+        elif state is WarningState.AT_RISK and self.story.state == WarningState.STALE.value:
             self.moved(at, state)
         else:
             self.tell_state(at, state, {"band": self.band})

@@ -331,3 +331,21 @@ def test_a_pod_that_went_unseen_is_not_said_to_have_had_no_grace() -> None:
     told.look(0, seen(warned(900)))
     told.look(600, seen(warned(900)), Around(gone_at=at(600), unseen=True))
     assert "ended between 2026-11-29 19:00:00 UTC and 2026-11-29 19:10:00 UTC, unobserved" in told.notices[-1].note
+
+
+def test_a_guarantee_that_goes_missing_and_comes_back_is_no_storm() -> None:
+    told = Told()
+    queued, bare = seen(warned(3600, **{"guaranteed-until": text(3600)})), seen(warned(3600))
+    for second in range(0, 60, 5):
+        told.look(second, bare if second % 2 else queued)
+    assert told.reasons == ["TerminationWarningQueued", "TerminationWarning"]
+    told.look(60, queued)
+    assert told.deadline == at(65)
+    assert told.look(65, queued) == ["TerminationWarningQueued"]
+
+
+def test_a_guarantee_that_was_extended_and_is_over_has_ended() -> None:
+    told = Told()
+    told.look(0, seen({"guaranteed-until": text(100)}))
+    assert told.look(1000, seen({"guaranteed-until": text(700)})) == ["GuaranteeEnded"]
+    assert told.look(1010, seen({"guaranteed-until": text(7200)})) == ["GuaranteeExtended"]
