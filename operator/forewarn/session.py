@@ -56,10 +56,6 @@ class Facts:
         return contract.band(self.warning_risk)
 
 
-def _text(value: str | None) -> str | None:
-    return value
-
-
 def read_values(values: Mapping[str, str]) -> Facts:
     """Read values keyed by name without prefix (as the podinfo files are named).
 
@@ -80,17 +76,17 @@ def read_values(values: Mapping[str, str]) -> Facts:
         guaranteed_until=get(contract.GUARANTEED_UNTIL, parse_instant),
         warning_at=get(contract.WARNING_AT, parse_instant),
         warning_risk=get(contract.WARNING_RISK, parse_risk),
-        warning_message=get(contract.WARNING_MESSAGE, _text),
-        guarantee_status=get(contract.GUARANTEE_STATUS, _text),
-        booking_reference=get(contract.BOOKING_REFERENCE, _text),
-        reservation_kind=get(contract.RESERVATION_KIND, _text),
+        warning_message=get(contract.WARNING_MESSAGE, str),
+        guarantee_status=get(contract.GUARANTEE_STATUS, str),
+        booking_reference=get(contract.BOOKING_REFERENCE, str),
+        reservation_kind=get(contract.RESERVATION_KIND, str),
         reservation_start=get(contract.RESERVATION_START, parse_instant),
         reservation_end=get(contract.RESERVATION_END, parse_instant),
         reservation_gpu_count=get(contract.RESERVATION_GPU_COUNT, parse_whole),
-        gpu_class_name=get(contract.GPU_CLASS_NAME, _text),
+        gpu_class_name=get(contract.GPU_CLASS_NAME, str),
         admitted_at=get(contract.ADMITTED_AT, parse_instant),
         runtime_limit_seconds=get(contract.RUNTIME_LIMIT_SECONDS, parse_whole),
-        idle_status=get(contract.IDLE_STATUS, _text),
+        idle_status=get(contract.IDLE_STATUS, str),
         idle_cull_deadline=get(contract.IDLE_CULL_DEADLINE, parse_instant),
         unreadable=tuple(unreadable),
     )

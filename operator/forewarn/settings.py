@@ -66,11 +66,6 @@ class Value:
     source: str
 
 
-def text(value: str) -> str:
-    """Take any text."""
-    return value
-
-
 def seconds(value: str) -> float:
     """Read a number of seconds, 0 or more."""
     if not re.fullmatch(r"\d{1,9}(\.\d{1,6})?", value, re.ASCII):
@@ -187,37 +182,37 @@ SETTINGS = (
         "log-format", "logfmt", "form of a log line: logfmt or json", choice("logfmt", "json"), (ADMISSION, MIRROR)
     ),
     Setting("port", "8443", "port of the webhook (TLS)", port, (ADMISSION,)),
-    Setting("host", "", "address that the webhook and /healthz listen on; empty for every one", text, (ADMISSION,)),
+    Setting("host", "", "address that the webhook and /healthz listen on; empty for every one", str, (ADMISSION,)),
     Setting(
         "namespace",
         "forewarn",
         "our own namespace: its pods are never changed, the TLS Secret is there",
-        text,
+        str,
         (ADMISSION,),
     ),
     Setting(
         "service",
         "forewarn-admission",
         "Service in front of the webhook; its certificate is for it",
-        text,
+        str,
         (ADMISSION,),
     ),
     Setting(
         "registration",
         "forewarn-admission",
         "MutatingWebhookConfiguration whose caBundle is kept right",
-        text,
+        str,
         (ADMISSION,),
     ),
-    Setting("tls-secret", "forewarn-admission-tls", "Secret that holds the self-made certificate", text, (ADMISSION,)),
+    Setting("tls-secret", "forewarn-admission-tls", "Secret that holds the self-made certificate", str, (ADMISSION,)),
     Setting(
         "tls-cert",
         "",
         "file of a certificate of your own PKI; then nothing is made, kept or patched",
-        text,
+        str,
         (ADMISSION,),
     ),
-    Setting("tls-key", "", "file of its key", text, (ADMISSION,)),
+    Setting("tls-key", "", "file of its key", str, (ADMISSION,)),
     Setting(
         "drain", "10", "seconds to go on serving after SIGTERM, until nobody calls any more", seconds, (ADMISSION,)
     ),
