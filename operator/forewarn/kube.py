@@ -36,7 +36,6 @@ FAILURES: tuple[type[Exception], ...] = (
     HTTPXWSException,
     ConfigError,
     OSError,
-    TimeoutError,
 )
 """What talking to a cluster raises where the cluster, the network or the user's rights are the cause."""
 
@@ -117,8 +116,6 @@ def explained(doing: str) -> Iterator[None]:
 def explain(error: Exception, doing: str) -> UserError:
     """Say in one line what failed, why, and what would do; ``doing`` names the attempt: ``create pod team/train``."""
     where = f"cannot {doing}"
-    if isinstance(error, UserError):
-        return error
     if isinstance(error, ApiError):
         return UserError(where, *_status(error.status.code or 0, error.status.message or "", _server(error)))
     if isinstance(error, WebSocketUpgradeError):
