@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -164,12 +163,12 @@ class Runner:
                     await self._delete(step, reason, note)
                 case model.Run(command=command):
                     return await self._run(step, command)
-        except ApiError as error:
-            failure = str(kube.explain(error, f"{step.verb} pod {self._names.get(step.pod, step.pod)}"))
-            self._happened(Blind(self._now(), step.pod, "FAILED", failure))
-            return failure
         except kube.FAILURES as error:
-            raise kube.explain(error, f"{step.verb} pod {self._names.get(step.pod, step.pod)}") from error
+            failure = kube.explain(error, f"{step.verb} pod {self._names.get(step.pod, step.pod)}")
+            if not isinstance(error, ApiError):
+                raise failure from error
+            self._happened(Blind(self._now(), step.pod, "FAILED", str(failure)))
+            return str(failure)
         return None
 
     async def _create(self, step: model.Step) -> None:
@@ -275,7 +274,6 @@ class Runner:
         await asyncio.gather(*(self._remove(name) for pod, name in self._created.items() if pod not in gone))
 
     async def _remove(self, name: str) -> None:
-        by_hand = f"kubectl -n {self._namespace} delete pod {name}"
         try:
             # A short grace also shortens one that is running already.
             await self._client.delete(Pod, name, namespace=self._namespace, grace_period=1)
@@ -283,11 +281,9 @@ class Runner:
                 while True:
                     await self._client.get(Pod, name, namespace=self._namespace)
                     await asyncio.sleep(0.3)
-        except ApiError as error:
-            if error.status.code != 404:
-                self.played.left.append(f"{kube.explain(error, f'delete pod {name}')}; {by_hand}")
         except TimeoutError:
             self.played.left.append(f"pod {name} is still going away")
         except kube.FAILURES as error:
-            with contextlib.suppress(UserError):
+            if not (isinstance(error, ApiError) and error.status.code == 404):
+                by_hand = f"kubectl -n {self._namespace} delete pod {name}"
                 self.played.left.append(f"{kube.explain(error, f'delete pod {name}')}; {by_hand}")
