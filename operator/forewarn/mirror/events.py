@@ -7,6 +7,7 @@ only once: of two mirrors that both want to say the next thing, one gets a 409, 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +178,7 @@ def recover(stored: Iterable[Mapping[str, Any]]) -> dict[Identity, Recovered]:
     newest: dict[Identity, Recovered] = {}
     for event in stored:
         target = target_of(event)
-        if target.kind != "Pod" or target.namespace != (event.get("metadata") or {}).get("namespace"):
+        if not _is_of_pod(event, target):
             continue
         story = story_of(event)
         if story is None:
@@ -186,6 +187,16 @@ def recover(stored: Iterable[Mapping[str, Any]]) -> dict[Identity, Recovered]:
         if known is None or _order(story) > _order(known.story):
             newest[target.identity] = Recovered(target, story, _job_of(event))
     return newest
+
+
+_POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+def _is_of_pod(event: Mapping[str, Any], target: Target) -> bool:
+    """Whether an Event is about a pod of its own namespace; a name that no pod can have would go into our requests."""
+    namespace = (event.get("metadata") or {}).get("namespace")
+    named = _POD_NAME.fullmatch(target.name) is not None and target.uid != ""
+    return target.kind == "Pod" and target.namespace == namespace and named
 
 
 def _job_of(event: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -207,12 +218,12 @@ def untold_jobs(stored: Iterable[Mapping[str, Any]], since: datetime) -> list[tu
         pod, story, at, owner = (
             target_of(event),
             story_of(event),
-            parse_instant(str(event["eventTime"])),
+            parse_instant(str(event.get("eventTime"))),
             _job_of(event),
         )
         if ON_JOB not in (event["metadata"].get("annotations") or {}) or at is None or at < since:
             continue
-        if pod.kind != "Pod" or story is None or owner is None:
+        if not _is_of_pod(event, pod) or story is None or owner is None:
             continue
         job = Target("Job", pod.namespace, *owner)
         reason = Reason.__members__.get(str(event.get("reason")))

@@ -73,12 +73,20 @@ def test_the_newest_event_alone_tells_the_story() -> None:
         lambda event: event["metadata"].update(annotations=None),
         lambda event: event["metadata"].update(namespace="other"),
         lambda event: event.update(regarding=None),
+        lambda event: event["regarding"].update(name="../../../secrets"),
+        lambda event: event["regarding"].update(name="a?watch=true"),
+        lambda event: event["regarding"].update(name=""),
+        lambda event: event["regarding"].update(uid=""),
     ],
 )
 def test_what_is_not_ours_is_passed_over(forge: Any) -> None:
     event = stored(told(warned(900)))[0]
+    event["metadata"]["annotations"] |= {events.ON_JOB: "true", events.JOB: "train/j1"}
+    assert len(events.untold_jobs([event], at(-60))) == 1
     forge(event)
     assert events.recover([event]) == {}
+    assert events.untold_jobs([event], at(-60)) == []
+    assert events.untold_jobs([{**event, "eventTime": None}], at(-60)) == []
 
 
 @pytest.mark.parametrize("instant", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59Z"])
