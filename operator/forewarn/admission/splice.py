@@ -239,8 +239,9 @@ class Splice:
             return
         first = (place.keys or place.values)[-1]
         end = max(first.end, place.values[-1].end)
-        if self._text[end - 1] == ":":
-            raise ValueError("the last value is empty")
+        if place.kind == "map" and self._text[end - 1] == ":":
+            # Not every reader takes a comma right behind a colon.
+            self._cut(end, end, place.depth, " null")
         indent = self._text[self._text.rfind("\n", 0, first.start) + 1 : first.start]
         stop = self._text.find("\n", end)
         rest = re.fullmatch(r"(,?)[ \t]*(?:#.*)?\r?", self._text[end:stop]) if stop >= 0 else None

@@ -51,6 +51,13 @@ def test_what_is_no_session_is_no_reason_to_fail(name: str, capsys: pytest.Captu
     assert "not a session" in out
 
 
+@pytest.mark.parametrize("name", ["malformed", "no-containers", "containers-null"])
+def test_what_cannot_run_is_not_good(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = check(capsys, name)
+    assert code == 1
+    assert "the pod cannot be read: " in out
+
+
 def test_what_inject_made_sees_warnings_unless_it_said_why_not() -> None:
     for seed in range(300):
         pod = generated.pod(seed)

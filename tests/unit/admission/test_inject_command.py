@@ -183,7 +183,10 @@ def test_numbers_are_read_as_kubectl_reads_them() -> None:
         "1": "x",
         "true": True,
     }
-    assert inject("kind: Pod\nspec: {terminationGracePeriodSeconds: 01131, containers: []}\n")[0].count("600") == 0
+    assert (
+        inject("kind: Pod\nspec: {terminationGracePeriodSeconds: 01131, containers: [{name: a}]}\n")[0].count("600")
+        == 0
+    )
 
 
 @pytest.mark.parametrize("indent", [None, 2, 4, "\t"])
@@ -234,6 +237,45 @@ def test_a_file_that_cannot_be_read_is_one_line(
         path.write_bytes(content)
     assert cli.main(["inject", "-f", str(path)]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["inject", "check"])
+@pytest.mark.parametrize(("content", "said"), [(b"\xff", "byte 0 is not UTF-8"), (None, "is closed")])
+def test_standard_input_that_cannot_be_read_is_one_line(
+    command: str,
+    content: bytes | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stdin", content and io.TextIOWrapper(io.BytesIO(content)))
+    assert cli.main([command]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"error: standard input: {said}; allowed: ")
+    assert printed.err.count("\n") == 1
+
+
+KUBERNETES_OWN = {
+    "v1": ("Pod", "PodTemplate", "ReplicationController"),
+    "apps/v1": ("Deployment", "StatefulSet", "ReplicaSet"),
+    "extensions/v1beta1": ("Deployment", "ReplicaSet"),
+    "batch/v1": ("Job", "CronJob"),
+}
+
+
+@pytest.mark.parametrize("version", ["", *KUBERNETES_OWN, "foo/v1", "batch.volcano.sh/v1alpha1", "apps.example.org/v1"])
+def test_a_kind_is_kubernetes_own_only_in_its_group(version: str) -> None:
+    pod = {"spec": {"containers": [{"name": "a"}]}}
+    everywhere = {**pod["spec"], "template": pod, "jobTemplate": {"spec": {"template": pod}}}
+    for kind in templates.KNOWN:
+        document = {"apiVersion": version, "kind": kind, "spec": everywhere, "template": pod}
+        for whole in (document, {"kind": "List", "items": [document]}):
+            taken = not version or kind in KUBERNETES_OWN.get(version, ())
+            assert len(list(templates.find(whole))) == taken, kind
+    foreign = {"apiVersion": "foo/v1", "kind": "PodList", "items": [pod]}
+    assert list(templates.find(foreign)) == []
+    assert list(templates.find({"apiVersion": "foo/v1", "kind": "DaemonSet", "spec": {"template": pod}})) == []
 
 
 def test_warnings_go_to_stderr_and_the_exit_is_0(
