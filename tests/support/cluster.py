@@ -8,17 +8,16 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from forewarn import contract
+from tests.kind.places import BUILD, STATE
 from tests.support.programs import program
 
 T = TypeVar("T")
-BUILD = Path(__file__).resolve().parents[2] / "build"
-STATE = BUILD / "cluster.json"
 FAILURES = BUILD / "failures"
 OPERATOR_NAMESPACE = "forewarn"
 SESSIONS = {contract.SESSIONS_LABEL: contract.SESSIONS_ENABLED}
@@ -39,11 +38,16 @@ class Cluster:
 
     def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 60) -> str:  # noqa: A002
         """Run kubectl and return its output; ``RuntimeError`` with its words where it fails."""
+        return self._kubectl(arguments, input, timeout).stdout
+
+    def _kubectl(
+        self, arguments: Sequence[str], text: str | None, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
         argv = [str(program("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
-        ran = subprocess.run(argv, input=input, check=False, capture_output=True, text=True, timeout=timeout)
+        ran = subprocess.run(argv, input=text, check=False, capture_output=True, text=True, timeout=timeout)
         if ran.returncode:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {ran.stderr.strip()}")
-        return ran.stdout
+        return ran
 
     def get(self, namespace: str, kind: str, name: str = "", selector: str = "") -> Any:
         """Return one object, or the list of a kind's objects where no name is given."""
@@ -54,11 +58,7 @@ class Cluster:
     def create(self, namespace: str, manifest: Mapping[str, Any] | str) -> str:
         """Create what a manifest (an object, YAML or JSON) describes; return kubectl's output, warnings included."""
         text = manifest if isinstance(manifest, str) else json.dumps(manifest)
-        at = (f"--kubeconfig={self.kubeconfig}", f"--namespace={namespace}")
-        argv = [str(program("kubectl")), *at, "create", "-f", "-"]
-        ran = subprocess.run(argv, input=text, check=False, capture_output=True, text=True, timeout=60)
-        if ran.returncode:
-            raise RuntimeError(f"kubectl create: {ran.stderr.strip()}")
+        ran = self._kubectl(("create", "-f", "-", f"--namespace={namespace}"), text)
         return ran.stdout + ran.stderr
 
     def run_in(self, namespace: str, pod: str, *command: str, container: str = "") -> str:
@@ -85,12 +85,6 @@ class Cluster:
             and (not pod or event["regarding"].get("name") == pod)
         ]
         return sorted(ours, key=lambda event: str(event.get("eventTime") or ""))
-
-    def fake_gpus(self, count: int) -> None:
-        """Have every node offer this many GPUs (of which there are none)."""
-        patch = json.dumps({"status": {"capacity": {contract.GPU_RESOURCE: str(count)}}})
-        for node in self.kubectl("get", "nodes", "--output=name").split():
-            self.kubectl("patch", node, "--subresource=status", "--type=merge", f"--patch={patch}")
 
     @contextlib.contextmanager
     def namespace(self, labels: Mapping[str, str] | None = None, prefix: str = "e2e") -> Iterator[str]:
