@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from forewarn import contract, settings
+from forewarn import contract
 from forewarn.errors import UserError
 from forewarn_manifests import checks, storage
 from forewarn_manifests.launch import SCRIPT_VOLUME, toleration
@@ -95,11 +95,7 @@ def _check_place(where: str, place: Place, extra: Mapping[str, str] | None = Non
 
 
 def _check_metadata(profile: Profile) -> None:
-    try:
-        prefix = settings.prefix(profile.annotation_prefix)
-    except ValueError as error:
-        where = profile.at("annotationPrefix")
-        raise UserError(where, f"{profile.annotation_prefix!r} cannot be read", f"allowed: {error}") from None
+    prefix = _prefix(profile)
     place = profile.at("labels")
     for key, value in profile.labels.items():
         content = checks.label_value(place, _filled(place, value))
@@ -116,6 +112,18 @@ def _check_metadata(profile: Profile) -> None:
         _check_annotation(place, key, prefix)
         checks.text(place, _filled(place, value))
     _check_annotation(profile.at("mailAnnotation"), profile.mail_annotation, prefix)
+
+
+def _prefix(profile: Profile) -> str:
+    if profile.annotation_prefix == contract.DEFAULT_PREFIX:
+        return profile.annotation_prefix
+    from forewarn import settings  # here, since few sites have a prefix of their own
+
+    try:
+        return settings.prefix(profile.annotation_prefix)
+    except ValueError as error:
+        where = profile.at("annotationPrefix")
+        raise UserError(where, f"{profile.annotation_prefix!r} cannot be read", f"allowed: {error}") from None
 
 
 def _check_annotation(where: str, key: str, prefix: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 
 from forewarn.cli import main
+from forewarn_manifests import many as many_module
 from tests.unit.manifests.golden import DIRECTORY
 
 CAMPUS = ["--profile", "campus"]
@@ -329,3 +333,47 @@ def test_a_name_that_is_a_labels_value_is_told_without_a_key(flag: str, capsys: 
     told = refused([flag, "A B"], capsys)
     assert told.startswith(f"error: {flag}: 'A B' is no label value; allowed: at most 63 letters")
     assert "KEY" not in told
+
+
+scalars = st.none() | st.booleans() | st.integers(-1, 9) | st.floats() | st.sampled_from(["", "a", "yes", "no", "a=b"])
+fields = scalars | st.lists(scalars, max_size=2) | st.dictionaries(st.sampled_from(["a", "b"]), scalars, max_size=1)
+good = st.fixed_dictionaries(
+    {},
+    optional={
+        "cpus": st.integers(1, 8),
+        "label": st.lists(st.just("a=b")),
+        "batch": st.booleans(),
+        "timeout": st.just(9),
+    },
+).map(lambda row: {**row, "command": ["x"]})
+odd = st.dictionaries(st.sampled_from(many_module.COLUMNS), fields, min_size=1, max_size=3) | fields
+rows = st.lists(good, max_size=3) | st.lists(good | odd, max_size=3)
+
+
+def _cell(value: Any) -> str:
+    return str(value[0] if isinstance(value, list) and value else "" if isinstance(value, list) else value)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows, st.booleans())
+def test_any_list_is_taken_whole_or_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], launches: list[Any], comma: bool
+) -> None:
+    path = tmp_path / ("a.csv" if comma else "a.yaml")
+    if comma:
+        launches = [row for row in launches if isinstance(row, dict)]
+        names = sorted({key for row in launches for key in row})
+        lines = [names, *([_cell(row.get(key, "")) for key in names] for row in launches)]
+        path.write_text("".join(",".join(f'"{one}"' for one in line) + "\n" for line in lines), encoding="utf-8")
+    else:
+        path.write_text(json.dumps(launches), encoding="utf-8")
+    code = main(["render", "-Q", "--user", "alice", "--many", str(path)])
+    printed = capsys.readouterr()
+    event(f"exit code {code}")
+    if code == 0:
+        assert all(line.startswith("warning: ") for line in printed.err.splitlines())
+        objects = yaml.safe_load_all(printed.out)
+        assert len([one for one in objects if one["kind"] != "Service"]) == len(launches)
+    else:
+        assert (code, printed.out, printed.err.count("\n")) == (2, "", 1)
+        assert printed.err.startswith((f"error: {path}", "error: --many"))
