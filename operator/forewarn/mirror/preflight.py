@@ -31,7 +31,9 @@ def check(config: SingleConfig, scope: Scope, lease: tuple[str, str] | None, *, 
     with kube.explained("reach the cluster"):
         for right in _rights(scope, lease, writes=writes):
             if not _may(client, right):
-                raise UserError("forewarn run mirror", f"no permission to {_words(right)}", "see docs/mirror.md, RBAC")
+                raise UserError(
+                    "forewarn run mirror", f"no permission to {_words(right)}", "see docs/mirror.md: Rights"
+                )
     for namespace in scope.namespaces:
         with kube.explained(f"follow namespace {namespace}"):
             client.get(Namespace, namespace)
