@@ -30,7 +30,6 @@ def main(argv: list[str]) -> int:
         return 0
     columns = ("flag", "variable", "chart", "value", "source", "help")
     widths = {column: max(len(column), *(len(row[column]) for row in rows)) for column in columns[:-1]}
-    for row in (dict.fromkeys(columns, ""), *rows):
-        cells = [(row[column] or (column if not any(row.values()) else "")).ljust(widths[column]) for column in widths]
-        print("  ".join([*cells, row["help"] or ("help" if not any(row.values()) else "")]))
+    for row in ({column: column for column in columns}, *rows):
+        print("  ".join([*(row[column].ljust(width) for column, width in widths.items()), row["help"]]))
     return 0
