@@ -14,12 +14,13 @@ help: ## list the targets
 
 setup: .venv/.installed ## make .venv with everything in it
 
+CHECK_PYTHON = $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"error: {sys.executable} is Python {v[0]}.{v[1]}; allowed: 3.11 or newer (make PYTHON=python3.12 …)")'
 .PHONY: .python
 .python:
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"error: {sys.executable} is Python {v[0]}.{v[1]}; allowed: 3.11 or newer (make PYTHON=python3.12 …)")'
+	@$(CHECK_PYTHON)
 
 .venv/.installed: locks/dev.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"error: {sys.executable} is Python {v[0]}.{v[1]}; allowed: 3.11 or newer (make PYTHON=python3.12 setup)")'
+	@$(CHECK_PYTHON)
 	@echo "setup: making .venv from locks/dev.txt"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r locks/dev.txt
