@@ -29,9 +29,9 @@ RUNC_CAPPED = Path(__file__).with_name("node") / "runc-capped"
 CAP_SYS_RESOURCE = 24
 
 
-def run(*arguments: str, input: bytes | None = None, timeout: float = 300) -> str:  # noqa: A002
+def run(*arguments: str) -> str:
     """Run docker and return what it printed; ``UserError`` with its own words where it fails."""
-    ran = subprocess.run(["docker", *arguments], input=input, capture_output=True, check=False, timeout=timeout)
+    ran = subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=300)
     if ran.returncode:
         said = ran.stderr.decode(errors="replace").strip().splitlines()
         raise UserError(f"docker {arguments[0]}", said[-1] if said else f"exit code {ran.returncode}")
