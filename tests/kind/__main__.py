@@ -18,6 +18,7 @@ USAGE = """usage: python -m tests.kind COMMAND
   up          a cluster that works: FOREWARN_KUBECONFIG's, else kind's of this checkout
   image       the operator's image, built and put into that cluster
   deploy      both, and the chart installed (or upgraded) in the namespace forewarn
+  called      wait until the API server calls the webhook
   down        remove this checkout's cluster
   clean       remove this checkout's cluster and images, and the Docker daemon if it is ours and idle
   distclean   remove the cache too
@@ -32,6 +33,7 @@ def main(argv: list[str]) -> int:
         "up": up,
         "image": image,
         "deploy": install,
+        "called": called,
         "down": down,
         "clean": clean,
         "distclean": distclean,
@@ -79,6 +81,14 @@ def install() -> None:
     steps = Steps(CLUSTER_LOG)
     steps.plan(cluster.image_steps() + deploy.STEPS)
     deploy.install(steps, cluster.load_image(steps, cluster.up(steps)))
+
+
+def called() -> None:
+    """Wait until the API server calls the webhook of the cluster in use."""
+    known = cluster.load()
+    if known is None:
+        raise UserError("cluster", "there is none", "make deploy")
+    deploy.until_called(known)
 
 
 def down() -> None:

@@ -39,10 +39,10 @@ def install(steps: Steps, cluster: Cluster, *options: str) -> None:
                 *(f"--set=image.repository={repository}", f"--set-string=image.tag={tag}", *options),
             ]
         )
-        _until_called(cluster)
+        until_called(cluster)
 
 
-def _until_called(cluster: Cluster) -> None:
+def until_called(cluster: Cluster) -> None:
     """Wait until the API server calls the webhook: its own caches and the nodes' rules follow a moment later."""
     probe = f"{NAMESPACE}-probe-{uuid.uuid4().hex[:6]}"
     labels = {contract.SESSIONS_LABEL: contract.SESSIONS_ENABLED}
