@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from collections.abc import Mapping
@@ -12,9 +13,12 @@ import pytest
 import yaml
 
 from forewarn.cli import main
+from forewarn_manifests import flags, profile
+from forewarn_manifests.launch import launch
+from forewarn_manifests.render import manifest
 from tests.support.apiserver import ApiServer
 from tests.support.programs import program
-from tests.unit.manifests.golden import cases, documents
+from tests.unit.manifests.golden import ALICE, cases, documents
 
 PATHS = {"Pod": "/api/v1/namespaces/{}/pods", "Service": "/api/v1/namespaces/{}/services"}
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
@@ -26,6 +30,33 @@ def test_the_api_server_accepts_it(document: Mapping[str, Any], api_server: ApiS
     path = PATHS.get(document["kind"], JOBS).format(namespace)
     status, answer = api_server.request("POST", f"{path}?dryRun=All&fieldValidation=Strict", document)
     assert status == 201, answer
+
+
+def test_the_api_server_accepts_every_job_at_the_edges(api_server: ApiServer, namespace: str) -> None:
+    stock = profile.load("launch", "test")
+    edges = {
+        "--completions": ["", "1", "64"],
+        "--parallelism": ["", "1", "64"],
+        "--requeue": ["", "yes", "always"],
+        "--backoff-limit": ["", "0", "1000"],
+        "-N": ["a", "a" * 60],
+        "--kind": ["Job"],
+    }
+    taken = 0
+    for values in itertools.product(*edges.values()):
+        given = [(flag, value) for flag, value in zip(edges, values, strict=True) if value]
+        argv = [
+            word for flag, value in given for word in ([f"{flag}={value}"] if flag == "--requeue" else [flag, value])
+        ]
+        if ("--completions", "1") in given and ("--parallelism", "64") in given:
+            continue  # more at once than there are: refused by render
+        request = launch(flags.parse([*argv, "--", "true"]), {}, stock, ALICE)
+        for document in yaml.safe_load_all(manifest(request)):
+            path = PATHS.get(document["kind"], JOBS).format(namespace)
+            status, answer = api_server.request("POST", f"{path}?dryRun=All&fieldValidation=Strict", document)
+            assert status == 201, (argv, answer)
+            taken += document["kind"] == "Job"
+    assert taken == 144
 
 
 def test_kubectl_reads_every_manifest_as_it_is_meant(api_server: ApiServer, namespace: str) -> None:
