@@ -134,4 +134,5 @@ def warning_state_at(facts: Facts, now: datetime, stale_after: timedelta) -> War
         return WarningState.NONE
     if guarantee_at(facts, now) is Guarantee.GUARANTEED:
         return WarningState.QUEUED
-    return WarningState.STALE if now >= facts.warning_at + stale_after else WarningState.AT_RISK
+    # A difference: the sum overflows for an instant at the calendar's end.
+    return WarningState.STALE if now - facts.warning_at >= stale_after else WarningState.AT_RISK

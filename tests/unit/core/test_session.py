@@ -1,13 +1,15 @@
 """What annotations mean at an instant."""
 
-from datetime import UTC, datetime, timedelta
+from __future__ import annotations
+
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn import contract
-from forewarn.contract import Keys, format_instant
+from forewarn.contract import UTC, Keys, format_instant
 from forewarn.session import (
     Facts,
     Guarantee,
@@ -72,6 +74,13 @@ def test_the_clock_decides(until: float | None, at: float | None, guarantee: Gua
     )
     assert guarantee_at(facts, NOW) is guarantee
     assert warning_state_at(facts, NOW, STALE_AFTER) is warning
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_an_instant_at_the_calendars_end_is_an_instant(text: str) -> None:
+    facts = read_values({contract.WARNING_AT: text, contract.GUARANTEED_UNTIL: text})
+    assert guarantee_at(facts, NOW) is not Guarantee.UNKNOWN
+    assert warning_state_at(facts, NOW, STALE_AFTER) is not WarningState.NONE
 
 
 NAMES = (*contract.CONTROLLER_NAMES, *contract.IDLE_NAMES)
