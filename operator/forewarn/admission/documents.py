@@ -115,7 +115,7 @@ def rewrite(document: Document, edits: Sequence[tuple[Path, Sequence[Operation]]
         lambda: _rewrite_yaml(document.text, edits, _Unshared),
     )
     if document.is_json:
-        attempts = (lambda: _rewrite_json(document.text, edits),)
+        attempts = (lambda: _splice_json(document.text, edits), lambda: _rewrite_json(document.text, edits))
     problem = "the result would not read as it should"
     for number, attempt in enumerate(attempts):
         try:
@@ -125,17 +125,35 @@ def rewrite(document: Document, edits: Sequence[tuple[Path, Sequence[Operation]]
             problem = str(error).partition("\n")[0] or problem
             continue
         if json.loads(json.dumps(read_back)) == wanted:
-            return text, number > 1
+            return text, number >= (1 if document.is_json else 2)
     raise ValueError(problem)
 
 
 def twice(document: Document) -> list[tuple[str, int]]:
-    """Return each key that stands twice in one mapping of a YAML document, and its line, counted from 0."""
-    return [] if document.is_json else list(splice.twice(document.text))
+    """Return each key that stands twice in one mapping of a document, and its line, counted from 0."""
+    try:
+        return list(splice.twice(document.text))
+    except yaml.YAMLError:  # JSON that is no YAML
+        return []
 
 
 def _splice(text: str, edits: Sequence[tuple[Path, Sequence[Operation]]], wanted: Callable[[Path], Any] | None) -> str:
     made = splice.Splice(text, indentation(text), wanted)
+    for path, patch in edits:
+        made.apply(path, patch)
+    return made.result()
+
+
+def _splice_json(text: str, edits: Sequence[tuple[Path, Sequence[Operation]]]) -> str:
+    unit = re.search(r"\n([ \t]+)\S", text)
+
+    def dump(value: Any, indent: str | None) -> str:
+        if indent is not None and unit is not None:
+            # What is on a line of its own there stands one step deeper here.
+            return json.dumps(value, indent=unit[1], ensure_ascii=False).replace("\n" + unit[1], "\n" + indent)
+        return json.dumps(value, ensure_ascii=False, separators=None if '": ' in text else (",", ":"))
+
+    made = splice.Splice(text, (2, 0, 2), None, dump)
     for path, patch in edits:
         made.apply(path, patch)
     return made.result()

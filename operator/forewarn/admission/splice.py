@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ class Node:
         return None
 
 
+@functools.lru_cache(maxsize=1)
 def tree(text: str) -> Node | None:
     """Return a document's nodes, ``None`` for an empty one. Raises ``yaml.YAMLError``."""
     events = goyaml.events(text)
@@ -109,13 +111,22 @@ def twice(text: str) -> Iterator[tuple[str, int]]:
 class Splice:
     """One document's text and what is to be written into it."""
 
-    def __init__(self, text: str, shape: tuple[int, int, int], wanted: Callable[[Path], Any] | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        shape: tuple[int, int, int],
+        wanted: Callable[[Path], Any] | None = None,
+        dump: Callable[[Any, str | None], str] | None = None,
+    ) -> None:
         """``shape`` is how the text is indented (mapping, dash, entry).
+
+        ``dump`` is for JSON: it writes a value in the style of the text, on lines of that indentation or (``None``) on
+        one.
 
         With ``wanted``, which returns what shall stand at a path, an alias or merge on the way to a change is replaced
         by that; without, the change is made in what it stands for, once for all that share it.
         """
-        self._text, self._wanted = text, wanted
+        self._text, self._wanted, self._dump = text, wanted, dump
         self._mapping, self._dash, self._entry = shape
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self._cuts: list[tuple[int, int, int, str]] = []
@@ -193,7 +204,7 @@ class Splice:
         inline = place.flow or place.kind == "list" or not isinstance(value, (dict, list)) or not value
         if inline:
             space = " " if old.start == old.end else ""
-            self._cut(old.start, old.end, old.depth, space + kept + _flow(value))
+            self._cut(old.start, old.end, old.depth, space + kept + self._inline(value))
             return
         self._cut(old.start, old.end, old.depth, kept.rstrip())
         step = self._dash if isinstance(value, list) else self._mapping
@@ -233,9 +244,8 @@ class Splice:
         return opened - self._text.rfind("\n", 0, opened) - 1
 
     def _into_flow(self, place: Node, entries: list[tuple[str, Any]]) -> None:
-        written = [f"{_scalar(key)}: {_flow(value)}" if place.kind == "map" else _flow(value) for key, value in entries]
         if not place.values:
-            self._cut(place.opened, place.opened, place.depth, ", ".join(written))
+            self._cut(place.opened, place.opened, place.depth, self._entries(place, entries, None))
             return
         first = (place.keys or place.values)[-1]
         end = max(first.end, place.values[-1].end)
@@ -246,13 +256,26 @@ class Splice:
         stop = self._text.find("\n", end)
         rest = re.fullmatch(r"(,?)[ \t]*(?:#.*)?\r?", self._text[end:stop]) if stop >= 0 else None
         if indent.strip() or rest is None:
-            self._cut(end, end, place.depth, "".join(f", {each}" for each in written))
+            comma = ", " if self._dump is None else self._dump([0, 0], None)[2:-2]
+            self._cut(end, end, place.depth, comma + self._entries(place, entries, None))
             return
         # One entry a line, as the others are.
         comma = rest[1]
         self._cut(end, end, place.depth, "" if comma else ",")
-        joined = f",{self._newline}{indent}".join(written)
+        joined = self._entries(place, entries, indent)
         self._cut(stop + 1, stop + 1, place.depth, f"{indent}{joined}{comma}{self._newline}")
+
+    def _entries(self, place: Node, entries: list[tuple[str, Any]], indent: str | None) -> str:
+        """Return entries without the brackets around them, each on a line of its own where there is an indent."""
+        made: Any = dict(entries) if place.kind == "map" else [value for _, value in entries]
+        if self._dump is not None:
+            return self._dump(made, indent)[1:-1].strip().replace("\n", self._newline)
+        if indent is None:
+            return _flow(made)[1:-1]
+        return f",{self._newline}{indent}".join(_flow({k: v} if place.kind == "map" else [v])[1:-1] for k, v in entries)
+
+    def _inline(self, value: Any) -> str:
+        return _flow(value) if self._dump is None else self._dump(value, None)
 
     def _block(self, value: Any, column: int) -> list[str]:
         pad, lines = " " * column, []
