@@ -94,6 +94,7 @@ format: setup ## format the code
 locks: setup ## write the lock files anew from pyproject.toml
 	@$(BIN)/uv pip compile -q pyproject.toml --all-extras --generate-hashes --python-version 3.11 --no-annotate -o locks/dev.txt
 	@$(BIN)/uv pip compile -q pyproject.toml --extra operator --extra manifests --extra simulator --generate-hashes --python-version 3.11 --no-annotate -o locks/image.txt
+	@$(BIN)/uv pip compile -q locks/inpod-test.in --generate-hashes --universal --python-version 3.9 --no-annotate -o locks/inpod-test.txt
 	@$(BIN)/uv pip compile -q locks/torch.in --generate-hashes --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-annotate -o locks/torch.txt
 
 clean: .python ## remove this checkout's cluster and images, .venv, build/, the tools' caches; stop Docker if we started it and it is idle

@@ -79,7 +79,9 @@ class _Tee(io.RawIOBase):
         return len(view)
 
     def flush(self) -> None:
-        self._file.flush()
+        # Python flushes this object once more when it is deleted, after the file is closed.
+        if not self._file.closed:
+            self._file.flush()
 
 
 def write_new(path: str, write: Callable[[BinaryIO], object]) -> Written:

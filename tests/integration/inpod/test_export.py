@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,22 +12,7 @@ import pytest
 
 from forewarn import __version__
 from forewarn.inpod import export_command
-
-PYTHONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
-
-
-def interpreter(version: str) -> str:
-    """Return an interpreter of that version, from PATH or pyenv; skip, saying so, where there is none."""
-    for found in [
-        shutil.which(f"python{version}"),
-        *sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python")),
-    ]:
-        if found is None:
-            continue
-        told = subprocess.run([found, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
-        if told.stdout.strip() == str(tuple(map(int, version.split(".")))):
-            return str(found)
-    pytest.skip(f"no Python {version} on PATH or under ~/.pyenv/versions")
+from tests.integration.inpod.pythons import PYTHONS, interpreter
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,15 @@
 """The contract's formats: what is read, what is ignored, and that reading never raises."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forewarn import contract
-from forewarn.contract import Band, Keys, band, format_instant, parse_instant, parse_risk, parse_whole
+from forewarn.contract import UTC, Band, Keys, band, format_instant, parse_instant, parse_risk, parse_whole
 
 NOON = datetime(2026, 8, 21, 12, 0, 0, tzinfo=UTC)
 

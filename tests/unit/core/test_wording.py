@@ -1,9 +1,12 @@
 """Instants and spans as a person reads them."""
 
-from datetime import UTC, datetime, timedelta
+from __future__ import annotations
+
+from datetime import datetime, timedelta
 
 import pytest
 
+from forewarn.contract import UTC
 from forewarn.wording import distance, span, utc
 
 NOW = datetime(2026, 8, 21, 12, 0, 0, tzinfo=UTC)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from forewarn.contract import UTC
 from forewarn.inpod.cues import Cue, container_start, instants, runtime_limit
 from forewarn.inpod.decisions import Episode, Policy, stop_asked
 from forewarn.inpod.schedule import SaveSchedule

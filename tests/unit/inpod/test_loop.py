@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from forewarn import contract
+from forewarn.contract import UTC
 from forewarn.inpod import durable
 from forewarn.inpod.decisions import Policy
 from forewarn.inpod.durable import CheckpointError

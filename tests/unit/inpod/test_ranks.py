@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from forewarn import contract
+from forewarn.contract import UTC
 from forewarn.inpod.cues import Cue
 from forewarn.inpod.durable import CheckpointError
 from forewarn.inpod.loop import Loop

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from forewarn import contract
-from forewarn.contract import Band
+from forewarn.contract import UTC, Band
 from forewarn.inpod.quoted import read_map, unquote
 from forewarn.inpod.reader import PodInfo
 from forewarn.inpod.volume import Volume

@@ -7,12 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from forewarn import contract
+from forewarn.contract import UTC
 from forewarn.inpod import shell_command
 from forewarn.inpod.reader import PodInfo
 
@@ -109,7 +110,7 @@ def test_warned_and_seconds_left_agree_with_python(tmp_path, whole_map):
         if whole_map:
             quoted = "".join(go_quoted(character) for character in text)
             lines = f'a="x"\n{contract.DEFAULT_PREFIX}{contract.WARNING_AT}="{quoted}"\nz="=\\""\n'
-            (directory / contract.WHOLE_MAP_FILE).write_text(lines, encoding="utf-8", newline="")
+            (directory / contract.WHOLE_MAP_FILE).write_bytes(lines.encode())
         else:
             (directory / contract.WARNING_AT).write_bytes(text.encode())
         script.append(
