@@ -49,6 +49,7 @@ CONTROLLER_NAMES = (
     RUNTIME_LIMIT_SECONDS,
 )
 IDLE_NAMES = (IDLE_STATUS, IDLE_CULL_DEADLINE)
+ANNOTATION_NAMES = (*CONTROLLER_NAMES, *IDLE_NAMES)
 
 PODINFO_NAMES = (GUARANTEED_UNTIL, *WARNING_NAMES, *IDLE_NAMES)
 """The six that a podinfo volume projects, one file each; a file is named as its key without the prefix."""

@@ -92,7 +92,7 @@ def annotation_key(text: str, keys: Keys) -> str:
 
     Raises ``ValueError`` with what is allowed.
     """
-    names = (*contract.CONTROLLER_NAMES, *contract.IDLE_NAMES)
+    names = contract.ANNOTATION_NAMES
     if text in names:
         return keys.key(text)
     if "/" in text and _NAME.fullmatch(text):
