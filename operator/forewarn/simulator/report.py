@@ -15,7 +15,7 @@ from rich.text import Text
 from forewarn import contract, wording
 from forewarn.simulator import timeline
 from forewarn.simulator.controller import Stage
-from forewarn.simulator.world import Did, Happening, Logged, Vanished
+from forewarn.simulator.world import Did, Happening, Logged
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -68,14 +68,10 @@ def table(played: Played, keys: Keys, width: int = WIDTH, most: int | None = Non
             _after(row.readable.after) if row.readable else "",
             "\n".join(f"{came.what} {_after(came.after)}" for came in row.events),
             _after(row.signal.after) if row.signal else "",
-            Text("\n").join([_exit_text(came) for came in row.exits]),
+            Text("\n").join([Text(f"{came.what} {_after(came.after)}") for came in row.exits]),
         ]
         result.add_row(*cells)
     return result
-
-
-def _exit_text(came: timeline.Came) -> Text:
-    return Text(f"{came.what} {_after(came.after)}")
 
 
 def _after(seconds: float) -> str:
@@ -208,13 +204,7 @@ class Screen:
 
     def _line(self, played: Played, happening: Happening) -> str:
         pod = f" {happening.pod}" if len(played.scenario.pods) > 1 else ""
-        match happening:
-            case Did():
-                told = timeline.words(happening, self.keys)
-            case Vanished():
-                told = "the pod is gone"
-            case _:
-                told = timeline.told(happening)
+        told = timeline.words(happening, self.keys) if isinstance(happening, Did) else timeline.told(happening)
         return f"{happening.at:%H:%M:%S}{pod} {told}" if told else ""
 
     def end(self, played: Played) -> None:

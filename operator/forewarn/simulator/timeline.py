@@ -22,6 +22,7 @@ from forewarn.simulator.world import (
     PodState,
     Runs,
     Stopping,
+    Vanished,
     Waits,
 )
 
@@ -205,4 +206,6 @@ def told(happening: Happening) -> str:
             return f"{container}: {name} is {text!r}" if text else f"{container}: {name} is empty"
         case Blind(what=what, why=why):
             return f"{what}: {why}"
+        case Vanished():
+            return "the pod is gone"
     return ""
