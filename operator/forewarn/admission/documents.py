@@ -133,7 +133,7 @@ def twice(document: Document) -> list[tuple[str, int]]:
     """Return each key that stands twice in one mapping of a document, and its line, counted from 0."""
     try:
         return list(splice.twice(document.text))
-    except yaml.YAMLError:  # JSON that is no YAML
+    except (yaml.YAMLError, RecursionError):  # JSON that is no YAML
         return []
 
 

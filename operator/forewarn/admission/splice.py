@@ -124,7 +124,7 @@ class Splice:
         one.
 
         With ``wanted``, which returns what shall stand at a path, an alias or merge on the way to a change is replaced
-        by that; without, the change is made in what it stands for, once for all that share it.
+        by that, and so is an alias of what is changed; without, the change is made once for all that share it.
         """
         self._text, self._wanted, self._dump = text, wanted, dump
         self._mapping, self._dash, self._entry = shape
@@ -132,6 +132,7 @@ class Splice:
         self._cuts: list[tuple[int, int, int, str]] = []
         self._added: dict[Node, list[tuple[str, Any]]] = {}
         self._done: set[tuple[Node, str]] = set()
+        self._touched: set[Node] = set()
         self._root = tree(text)
 
     def apply(self, path: Path, patch: Sequence[Operation]) -> None:
@@ -170,6 +171,7 @@ class Splice:
         if mark in self._done:
             return
         self._done.add(mark)
+        self._touched |= {place} if old is None else {place, old}
         if old is not None:
             self._replace(place, old, value)
         elif place.kind == "scalar":
@@ -181,7 +183,9 @@ class Splice:
         self._cuts.append((start, end, depth, text))
 
     def result(self) -> str:
-        """Return the text with everything in it."""
+        """Return the text with everything in it. Raises ``ValueError``."""
+        if self._wanted is not None and self._root is not None:
+            self._part(self._root, ())
         for place, entries in self._added.items():
             if place.flow:
                 self._into_flow(place, entries)
@@ -195,6 +199,18 @@ class Splice:
             parts += [self._text[at:start], text]
             at = end
         return "".join((*parts, self._text[at:]))
+
+    def _part(self, place: Node, path: Path) -> None:
+        """Replace each alias of something that is changed by what shall stand there."""
+        for number, child in enumerate(place.values):
+            here = (*path, place.keys[number].text if place.kind == "map" else number)
+            if child.target is None:
+                self._part(child, here)
+            elif here[-1] != "<<" and child not in self._touched and self._holds_a_change(child.target):
+                self._replace(place, child, self._wanted(here) if self._wanted is not None else None)
+
+    def _holds_a_change(self, node: Node) -> bool:
+        return node in self._touched or any(self._holds_a_change(each.itself) for each in node.values)
 
     def _replace(self, place: Node, old: Node, value: Any) -> None:
         if old.kind not in ("scalar", "alias") or old.style in ("|", ">"):

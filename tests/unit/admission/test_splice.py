@@ -135,6 +135,24 @@ spec:
     assert warnings == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: Pod\nspec:\n  containers:\n  - &c {name: a} # one\n  x: *c # two\n",
+        "kind: Pod\nspec:\n  containers: &c # one\n  - name: a\n  x: *c # two\n",
+        "kind: Pod\nspec:\n  volumes: &v # one\n  containers: [{name: a}]\n  x: [*v, *v] # two\n",
+        "kind: Pod\nspec:\n  terminationGracePeriodSeconds: &g 30 # one\n  activeDeadlineSeconds: *g # two\n"
+        "  containers: [{name: a}]\n",
+        "kind: Pod\nspec: &s\n  containers: [&c {name: a}] # one\nx: {y: *s, z: *c} # two\n",
+    ],
+)
+def test_an_alias_elsewhere_of_what_is_changed_keeps_its_content(text: str) -> None:
+    out, warnings = inject(text)
+    assert goyaml.load(out) == wanted(text)
+    assert re.findall(r"#.*|&\w", out) == re.findall(r"#.*|&\w", text)
+    assert warnings == []
+
+
 def test_what_cannot_be_written_into_the_text_is_written_anew_with_a_warning() -> None:
     text = "kind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: a\n    x: |\n      no line end"
     out, warnings = inject(text)
