@@ -101,8 +101,8 @@ async def preflight(
 
 
 async def _may(client: AsyncClient, namespace: str, verb: str, resource: str) -> bool:
-    group, _, name = resource.rpartition(":")
-    name, _, sub = name.partition("/")
+    name, _, sub = resource.partition("/")
+    name, _, group = name.partition(".")
     attributes = ResourceAttributes(namespace=namespace, verb=verb, group=group, resource=name, subresource=sub)
     spec = SelfSubjectAccessReviewSpec(resourceAttributes=attributes)
     answer = await client.create(SelfSubjectAccessReview(spec=spec))
@@ -125,26 +125,22 @@ async def _try_existing(pods: Pods, name: str, namespace: str) -> datetime | Non
 
 
 def needed_rights(scenario: model.Scenario) -> list[tuple[str, str]]:
-    """Return the (verb, resource) pairs that a scenario needs in its namespace; a group stands before a colon."""
+    """Return the (verb, resource) pairs that a scenario needs in its namespace, spelled as for kubectl."""
     rights = {("list", "pods"): None, ("watch", "pods"): None}
     for pod in scenario.pods:
         # An existing pod is patched in the dry run that shows the server's clock.
         of_pod = [("get", "pods"), ("patch", "pods")] if pod.existing else [("create", "pods"), ("delete", "pods")]
         rights |= dict.fromkeys(of_pod)
     steps: Iterable[model.Step] = (*scenario.steps, *scenario.cleanup)
-    by_action: dict[type[Any], tuple[str, str]] = {
-        model.Write: ("patch", "pods"),
-        model.Delete: ("delete", "pods"),
-    }
-    by_condition: dict[type[Any], tuple[str, str]] = {
-        model.FileHolds: ("get", "pods/exec"),
-        model.EventCount: ("list", "events.k8s.io:events"),
-        model.Signalled: ("get", "pods/log"),
-        model.LogHas: ("get", "pods/log"),
+    of_kind: dict[type[Any], tuple[tuple[str, str], ...]] = {
+        model.Write: (("patch", "pods"),),
+        model.Delete: (("delete", "pods"),),
+        model.FileHolds: (("get", "pods/exec"),),
+        model.EventCount: (("list", "events.events.k8s.io"), ("watch", "events.events.k8s.io")),
+        model.Signalled: (("get", "pods/log"),),
+        model.LogHas: (("get", "pods/log"),),
     }
     for step in steps:
-        if type(step.action) in by_action:
-            rights[by_action[type(step.action)]] = None
-        if type(step.condition) in by_condition:
-            rights[by_condition[type(step.condition)]] = None
+        for kind in (type(step.action), type(step.condition)):
+            rights |= dict.fromkeys(of_kind.get(kind, ()))
     return list(rights)

@@ -277,7 +277,7 @@ async def test_no_permission_names_every_right_that_is_missing(
     text = "  - warn: now\n  - expect-file: termination-warning-at\n  - expect-event: TerminationWarning\n"
     code, _, err = await (await start(text, kubeconfig=nobody)).end()
     assert code == 2
-    for right in ("create pods", "patch pods", "delete pods", "get pods/exec", "list events"):
+    for right in ("create pods", "patch pods", "delete pods", "get pods/exec", "list events", "watch events"):
         assert right in one_line(err)
     assert await pods(client, namespace) == []
 
