@@ -84,7 +84,7 @@ def _values(source: str, text: str, line: int) -> Iterator[tuple[str, Any, bool]
 
 def _json_values(text: str) -> Iterator[tuple[str, Any, bool]]:
     """Yield the values of a text that holds JSON documents one after another."""
-    decoder, position = json.JSONDecoder(), 0
+    decoder, position = json.JSONDecoder(parse_constant=_no_json), 0
     while True:
         begin = len(text) - len(text[position:].lstrip())
         if begin == len(text):
@@ -95,6 +95,10 @@ def _json_values(text: str) -> Iterator[tuple[str, Any, bool]]:
         end = len(text) if not rest.strip() else end
         yield text[position:end], value, True
         position = end
+
+
+def _no_json(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def rewrite(document: Document, edits: Sequence[tuple[Path, Sequence[Operation]]]) -> tuple[str, bool]:

@@ -83,10 +83,12 @@ def _typed(loader: _Loader, node: Any) -> Any:
 def _mapping(loader: _Loader, node: Any) -> dict[str, Any]:
     loader.flatten_mapping(node)
     # As in JSON, which kubectl makes of it, every key is a text.
-    return {
-        key_text(loader.construct_object(key, deep=True)): loader.construct_object(value, deep=True)
-        for key, value in node.value
-    }
+    made = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise yaml.MarkedYAMLError(problem="a list or map cannot be a key", problem_mark=key.start_mark)
+        made[key_text(loader.construct_object(key))] = loader.construct_object(value, deep=True)
+    return made
 
 
 # Nothing of PyYAML's own is left: it makes dates, sets and bytes, which JSON does not have.
@@ -99,12 +101,10 @@ _Loader.yaml_constructors = {
 _Loader.yaml_multi_constructors = {}
 
 
-def key_text(value: Any) -> str:
-    """Return a key as JSON has it: a text. Raises ``yaml.YAMLError``."""
+def key_text(value: str | float | bool | None) -> str:
+    """Return a scalar key as JSON has it: a text."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (list, dict)):
-        raise yaml.YAMLError("a list or map cannot be a key")
     return "null" if value is None else str(value)
 
 

@@ -239,6 +239,14 @@ def test_a_file_that_cannot_be_read_is_one_line(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "bad", ["x: {[a]: 1}", "? {a: b}\n: c", "x: &a [*a]", "x: !!binary ä", "x: [", "\tx: y", "x: *none"]
+)
+def test_what_kubectl_refuses_too_is_named_with_its_line(bad: str) -> None:
+    with pytest.raises(UserError, match=r"^file:[345]: not YAML: "):
+        inject(f"a: b\n---\n{bad}\n")
+
+
 @pytest.mark.parametrize("command", ["inject", "check"])
 @pytest.mark.parametrize(("content", "said"), [(b"\xff", "byte 0 is not UTF-8"), (None, "is closed")])
 def test_standard_input_that_cannot_be_read_is_one_line(
