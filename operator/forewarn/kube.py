@@ -79,19 +79,17 @@ def connect(
     return _select([(str(default), default)], context)
 
 
-def client(config: SingleConfig | None = None, **options: Any) -> Client:
+def client(config: SingleConfig, **options: Any) -> Client:
     """Make a lightkube client; a certificate or key that cannot be used is a ``UserError``.
 
     ``options`` are lightkube's (``namespace``, ``timeout``, ``field_manager``, ``dry_run``).
     """
-    config = config or connect()
     with _loading(config):
         return Client(config, **options)
 
 
-def async_client(config: SingleConfig | None = None, **options: Any) -> AsyncClient:
+def async_client(config: SingleConfig, **options: Any) -> AsyncClient:
     """Make an asynchronous lightkube client; errors and ``options`` as for ``client``."""
-    config = config or connect()
     with _loading(config):
         return AsyncClient(config, **options)
 

@@ -42,9 +42,9 @@ class Surroundings:
     reasons: tuple[str, ...] = ()
 
 
-def read(path: Path, surroundings: Surroundings | None = None) -> model.Scenario:
+def read(path: Path, surroundings: Surroundings) -> model.Scenario:
     """Read and check a whole scenario; raises ``UserError`` at the first mistake. Touches no cluster."""
-    return _Reader(Document(path), surroundings or Surroundings()).scenario()
+    return _Reader(Document(path), surroundings).scenario()
 
 
 def _mappings(value: Any) -> bool:
