@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -63,14 +62,14 @@ class Runner:
         client: AsyncClient,
         namespace: str,
         *,
+        environ: dict[str, str],
         keys: Keys | None = None,
         keep: bool = False,
         tell: Tell = lambda _played, _happening: None,
-        environ: dict[str, str] | None = None,
     ) -> None:
         self._scenario, self._client, self._namespace = scenario, client, namespace
         self._keys, self._keep, self._tell = keys or Keys(), keep, tell
-        self._environ = environ if environ is not None else dict(os.environ)
+        self._environ = environ
         self._pods = Pods(client, namespace)
         self._offset = timedelta()
         self._over = False

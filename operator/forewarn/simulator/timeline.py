@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from forewarn import contract
-from forewarn.contract import Keys
 from forewarn.session import read_annotations
 from forewarn.simulator.checks import signal_patterns
 from forewarn.simulator.world import (
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
+    from forewarn.contract import Keys
     from forewarn.simulator import model
 
 
@@ -85,9 +85,9 @@ class _Fold:
         return max((at - self.rows[index].at).total_seconds(), 0.0)
 
 
-def rows(scenario: model.Scenario, history: Iterable[Happening], keys: Keys | None = None) -> list[Row]:
+def rows(scenario: model.Scenario, history: Iterable[Happening], keys: Keys) -> list[Row]:
     """Return the rows of a history, in the order of the deeds."""
-    fold = _Fold(keys or Keys(), signal_patterns(scenario))
+    fold = _Fold(keys, signal_patterns(scenario))
     for happening in history:
         pod = fold.pods.setdefault(happening.pod, PodState())
         happening.apply(pod)
