@@ -24,16 +24,15 @@ def contents() -> dict[str, str]:
 
 
 def main() -> int:
-    stale = [
-        name for name, text in contents().items() if not (FILES / name).is_file() or (FILES / name).read_text() != text
-    ]
+    made = contents()
+    stale = [name for name, text in made.items() if not (FILES / name).is_file() or (FILES / name).read_text() != text]
     if "--check" in sys.argv[1:]:
         if stale:
             print(f"error: charts/forewarn/files: {', '.join(stale)}: out of date; run: make docs", file=sys.stderr)
         return bool(stale)
     FILES.mkdir(exist_ok=True)
     for name in stale:
-        (FILES / name).write_text(contents()[name])
+        (FILES / name).write_text(made[name])
     print(f"chart: {'written: ' + ', '.join(stale) if stale else 'up to date'}")
     return 0
 
