@@ -97,5 +97,6 @@ def main(argv: list[str]) -> int:
         for path, changed in write(directory):
             print(f"{'wrote' if changed else 'unchanged:'} {path}")
     except OSError as error:
-        raise UserError(directory, error.strerror or str(error), "allowed: a directory that you can write") from None
+        where = error.filename if isinstance(error, IsADirectoryError) else directory or "''"
+        raise UserError(where, error.strerror or str(error), "allowed: a directory that you can write") from None
     return 0

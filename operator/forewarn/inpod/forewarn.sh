@@ -21,11 +21,12 @@ __forewarn_map=annotations
 __forewarn_stopped=75
 
 # Puts the value of annotation $1 into __forewarn_value; returns 1 where there is none. A file of its own wins over
-# the whole map, which is read only where that file is missing.
+# the whole map, which is read only where that file is missing or cannot be read.
 __forewarn_read() {
-  local directory=${PODINFO:-$__forewarn_mount} line key prefix=${FOREWARN_ANNOTATION_PREFIX:-$__forewarn_prefix}
+  local directory=${PODINFO:-$__forewarn_mount} line key quote='"'
+  local prefix=${FOREWARN_ANNOTATION_PREFIX:-$__forewarn_prefix}
   __forewarn_value=
-  if [[ -e $directory/$1 ]]; then
+  if [[ -f $directory/$1 && -r $directory/$1 ]]; then
     # read -d '' returns 0 only at a NUL byte, and no value of ours holds one.
     if { IFS= read -r -d '' __forewarn_value <"$directory/$1"; } 2>/dev/null; then
       __forewarn_value=
@@ -39,7 +40,8 @@ __forewarn_read() {
         line=${line#\"}
         line=${line%\"}
         [[ $line != *'\x00'* ]] || return 1
-        printf -v __forewarn_value '%b' "$line"
+        # %b knows Go's other escapes.
+        printf -v __forewarn_value '%b' "${line//\\$quote/$quote}"
         break
       fi
     done 2>/dev/null <"$directory/$__forewarn_map" || return 1

@@ -73,6 +73,8 @@ class Heed:
         now: Callable[[], datetime] = utc_now,
         tick: Callable[[], float] = time.monotonic,
     ) -> None:
+        if podinfo is not None and not hasattr(podinfo, "read"):
+            raise TypeError(f"podinfo must be a PodInfo, as in PodInfo({podinfo!r})")
         self.podinfo = podinfo or PodInfo()
         self.schedule = schedule or SaveSchedule()
         self.signal = signals.StopSignal()
@@ -81,7 +83,7 @@ class Heed:
         self.started = container_start(self.podinfo.directory)
         self._rank = ranks.rank
         self._stop_on_warning = stop_on_warning
-        self._episode = Episode(policy)
+        self._episode = Episode(Policy(policy))
         self._agreement = Agreement(ranks, every, seconds)
         self._environ = environ
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 from dataclasses import dataclass
@@ -85,9 +86,15 @@ def complete(directory: str) -> list[Checkpoint]:
 
 
 def best_of(checkpoints: Sequence[Checkpoint], metric: str | None, highest: bool) -> Checkpoint | None:
-    """Return the checkpoint with the best value of a metric; of equals the older one."""
-    rated = [checkpoint for checkpoint in checkpoints if metric in checkpoint.manifest.metrics]
-    if metric is None or not rated:
+    """Return the checkpoint with the best value of a metric; of equals the older one. Not a number is no value."""
+    if metric is None:
+        return None
+    rated = [
+        checkpoint
+        for checkpoint in checkpoints
+        if metric in checkpoint.manifest.metrics and not math.isnan(checkpoint.manifest.metrics[metric])
+    ]
+    if not rated:
         return None
     rated.sort(key=lambda checkpoint: checkpoint.name)
     pick = max if highest else min
@@ -125,5 +132,7 @@ def delete(directory: str, name: Name) -> None:
             shutil.rmtree(base)
         for ending in (SIDECAR, DATA, SIDECAR + manifest.TEMPORARY, DATA + manifest.TEMPORARY):
             durable.remove(base + ending)
+    except FileNotFoundError:
+        pass  # another run in the same directory deletes it too
     except OSError as error:
         log.warning("forewarn: the old checkpoint %s could not be deleted: %s", base, error)

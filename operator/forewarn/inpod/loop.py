@@ -9,6 +9,7 @@ from forewarn import contract
 from forewarn.inpod.background import BackgroundSaver
 from forewarn.inpod.durable import CheckpointError
 from forewarn.inpod.heed import Heed
+from forewarn.inpod.store import whole_step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +58,10 @@ class Loop:
         write: Callable[[Saving, State], None] = write_state,
         **options: Any,
     ) -> None:
+        if not hasattr(store, "ranks") or not hasattr(store, "begin"):
+            raise TypeError(f"store must be a CheckpointStore, as in Loop(CheckpointStore({store!r}))")
+        if interruptions is not None and not hasattr(interruptions, "write"):
+            raise TypeError(f"interruptions must be a log, as in InterruptionLog({interruptions!r})")
         self.store = store
         self.heed = Heed(store.ranks, **options)
         self.last: Checkpoint | None = None
@@ -68,9 +73,11 @@ class Loop:
         self._saved_step: int | None = None
         self._failing = False
         self._blocked: float | None = None
+        self._entered = False
 
     def __enter__(self) -> Loop:
         self.heed.__enter__()
+        self._entered = True
         return self
 
     def __exit__(
@@ -94,7 +101,9 @@ class Loop:
 
     def resume(self, *, allow_other_config: bool = False) -> Restored | None:
         """Restore the newest checkpoint that can be loaded; as ``CheckpointStore.restore``."""
-        restored = self.store.restore(allow_other_config=allow_other_config)
+        # An earlier handler may raise, which would look like a checkpoint that cannot be loaded.
+        with self.heed.signal.shielded():
+            restored = self.store.restore(allow_other_config=allow_other_config)
         if restored is not None:
             self.resumed(restored.checkpoint)
         return restored
@@ -110,8 +119,15 @@ class Loop:
         """Save if it is time to, and return whether to stop now; to be called after step ``step`` is done.
 
         ``state``: called only for a save. Call it in warm-up and evaluation too, with the step that is done: what is
-        not looked at is not heeded. Raises ``CheckpointError``.
+        not looked at is not heeded. Raises ``CheckpointError``; ``TypeError`` and ``ValueError``, in the first step
+        already, for what no save could use.
         """
+        step = whole_step(step)
+        if not callable(state):
+            raise TypeError("state must be a function that returns the state, such as lambda: state")
+        if not self._entered:
+            self._entered = True
+            log.warning("forewarn: SIGTERM is not heeded: the loop is to be used as 'with Loop(store) as loop'")
         saver = self._saver
         look = self.heed.look(busy=saver is not None and not saver.written())
         if look is None:
@@ -137,7 +153,7 @@ class Loop:
     ) -> None:
         """Save the end of the run, unless this step is saved, and wait for what is outstanding."""
         self._take_in()
-        self._save(step, state, epoch, metrics, in_background=False)
+        self._save(whole_step(step), state, epoch, metrics, in_background=False)
 
     def _plan(self) -> None:
         """Say it where the last save will probably not fit between SIGTERM and SIGKILL; it is tried all the same."""

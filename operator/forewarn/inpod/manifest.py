@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from forewarn.inpod.durable import Written
@@ -18,7 +18,9 @@ DATA = ".ckpt"
 SIDECAR = ".json"
 TEMPORARY = ".tmp"
 
+STEP_DIGITS = 18
 _NAME = re.compile(r"(\d{6,18})-step-(\d{1,18})(\.ckpt|\.json)?((?:\.ckpt|\.json)?\.tmp)?")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 @dataclass(frozen=True, order=True)
@@ -61,7 +63,9 @@ class Manifest:
 
 def dump(manifest: Manifest) -> bytes:
     """Return a manifest as JSON, for people too."""
-    return (json.dumps(asdict(manifest), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(asdict(manifest), indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def parse(data: bytes) -> Manifest:
@@ -77,8 +81,26 @@ def parse(data: bytes) -> Manifest:
 
 
 def plain(config: Any) -> Any:
-    """Return a configuration as JSON keeps it, so that one from a file and one from a program compare equal."""
-    return json.loads(json.dumps(config, sort_keys=True, default=str))
+    """Return a configuration as JSON keeps it, so that one from a file and one from a program compare equal.
+
+    A dataclass is kept by its fields, a set in order, anything else as its text; raises ``TypeError`` where the next
+    run could not find the same again.
+    """
+    try:
+        return json.loads(json.dumps(config, sort_keys=True, default=_as_json))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"config cannot be kept as JSON: {error}") from None
+
+
+def _as_json(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {known.name: getattr(value, known.name) for known in fields(value)}
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    text = str(value)
+    if _ADDRESS.search(text):
+        raise TypeError(f"{text} is told by its address, which is another in each run")
+    return text
 
 
 def difference(saved: Any, given: Any, where: str = "") -> list[str]:

@@ -100,6 +100,8 @@ def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
     found = []
     if not any(round_.last is not None for round_ in rounds):
         found.append("no line of its output told a step: print one such as 'step 12', or give --step-pattern")
+    elif not judged:
+        found.append("no stop was played before it came to its end: give it more to do, or a smaller --within")
     for number, (round_, cost) in enumerate(zip(rounds, judged), start=1):
         if cost.over:
             found.append(f"after round {number} ({PLAYS.get(round_.play, round_.play)}) it began from the beginning")

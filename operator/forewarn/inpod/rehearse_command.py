@@ -149,6 +149,8 @@ def _plays(text: str, kills: int) -> list[str]:
     for name in names:
         if name not in PLAYS:
             raise UserError("--play", f"no play {name!r}", f"allowed: {', '.join(PLAYS)}")
+    if not names:
+        raise UserError("--play", "no play is named", f"allowed: {', '.join(PLAYS)}")
     return [name for name in names for _ in range(kills if name == "kill" else 1)]
 
 

@@ -49,6 +49,8 @@ class StopSignal:
         return self.count > 0
 
     def __enter__(self) -> StopSignal:
+        if self._before:
+            raise RuntimeError("it is entered already")
         if threading.current_thread() is threading.main_thread():
             for number in self.signals:
                 self._before[number] = signal.signal(number, self._handle)

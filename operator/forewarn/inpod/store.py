@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import time
 from dataclasses import dataclass
@@ -89,20 +90,20 @@ class CheckpointStore:
 
     def begin(self, step: int, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None) -> Saving:
         """Begin a save in its three parts: this and ``publish`` are collective, ``write`` may run in a thread."""
-        if not isinstance(step, int) or step < 0:
-            raise ValueError(f"step must be a whole number, 0 or more, not {step!r}")
+        step = whole_step(step)
         error: BaseException | None = None
-        number = 0
-        if self.ranks.rank == 0:
-            try:
+        number, rated = 0, {}
+        try:
+            rated = {name: float(value) for name, value in (metrics or {}).items()}
+            if self.ranks.rank == 0:
                 number = self._make_room(step)
-            except OSError as caught:
-                error = caught
+        except (OSError, TypeError, ValueError) as caught:
+            error = caught
         number, failure = self.ranks.highest([number, _failure(error)])
         if failure:
             raise self._failed(error, failure)
         serializer = self.serializer or serializers.for_saving()
-        return Saving(self, Name(number, step), serializer, epoch, dict(metrics or {}))
+        return Saving(self, Name(number, step), serializer, epoch, rated)
 
     def restore(
         self, *, allow_other_config: bool = False, load: Callable[[Checkpoint], Any] | None = None
@@ -295,7 +296,8 @@ class Saving:
                 self.error = error
             failure = ranks.highest([_failure(self.error)])[0]
         if done is None or failure:
-            if ranks.rank == 0:
+            # A name that was taken is another run's, which saves here at the same moment: not ours to delete.
+            if ranks.rank == 0 and not isinstance(self.error, FileExistsError):
                 layout.delete(self.store.directory, self.name)
             raise self.store._failed(self.error, failure)
         if ranks.rank == 0:
@@ -334,6 +336,17 @@ class Saving:
 
 
 _NO_NUMBER = 1 << 16
+
+
+def whole_step(step: Any) -> int:
+    """Return a step as an int, from whatever counts as a whole number (numpy's too); else raises ``ValueError``."""
+    try:
+        number = int(operator.index(step))
+    except TypeError:
+        number = -1
+    if not 0 <= number < 10**manifest.STEP_DIGITS or isinstance(step, bool):
+        raise ValueError(f"step must be a whole number, 0 or more, not {step!r}")
+    return number
 
 
 def _failure(error: BaseException | None) -> int:

@@ -150,3 +150,10 @@ def test_the_loss_is_what_was_done_twice():
     assert problems(rounds, judged) == []
     assert "10 steps" in table(rounds, judged)
     assert os.linesep
+
+
+def test_a_rehearsal_in_which_no_stop_came_proves_nothing(tmp_path):
+    done = rehearse("--play", "kill", "--within", "60", "--", sys.executable, "-c", "print('step 1')")
+    assert done.returncode == 1
+    assert "no stop was played" in done.stderr
+    assert "it resumed" not in done.stdout

@@ -21,6 +21,7 @@ from forewarn.inpod.log import InterruptionLog, log_to
 from forewarn.inpod.loop import Loop
 from forewarn.inpod.reader import PodInfo
 from forewarn.inpod.schedule import SaveSchedule
+from forewarn.inpod.serializers import Functions
 from forewarn.inpod.signals import StopSignal, grace_seconds
 from forewarn.inpod.store import CheckpointStore
 from forewarn.inpod.volume import Volume
@@ -363,3 +364,66 @@ def test_a_resumed_run_appends_to_its_log(tmp_path):
     assert [line.split(" ", 1)[1] for line in lines] == ["INFO x step 1", "INFO x step 2"]
     assert all(contract.parse_instant(line.split()[0]) for line in lines)
     assert log_to.__doc__
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda path: Loop(str(path)), "store must be a CheckpointStore"),
+        (lambda path: Loop(CheckpointStore(path), interruptions="log"), "interruptions must be a log"),
+        (lambda path: Loop(CheckpointStore(path), podinfo="/etc/podinfo"), "podinfo must be a PodInfo"),
+        (lambda path: Loop(CheckpointStore(path), policy="early"), "early"),
+    ],
+    ids=["path", "log", "podinfo", "policy"],
+)
+def test_a_loop_of_the_wrong_parts_says_which(tmp_path, build, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        build(tmp_path)
+
+
+def test_what_no_save_could_use_is_said_in_the_first_step(tmp_path):
+    with Loop(CheckpointStore(tmp_path)) as loop:
+        with pytest.raises(TypeError, match="state must be a function"):
+            loop.step(1, {"step": 1})
+        with pytest.raises(ValueError, match="step must be a whole number"):
+            loop.step(1.5, dict)
+
+
+def test_a_loop_without_with_says_once_that_sigterm_is_not_heeded(tmp_path, caplog):
+    loop = Loop(CheckpointStore(tmp_path))
+    assert not loop.step(1, dict)
+    assert not loop.step(2, dict)
+    assert caplog.text.count("SIGTERM is not heeded") == 1
+
+
+def test_a_loop_is_not_entered_twice_at_once(tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    loop = Loop(CheckpointStore(tmp_path))
+    with loop, pytest.raises(RuntimeError, match="entered already"):
+        loop.__enter__()
+    assert signal.getsignal(signal.SIGTERM) == before
+    with loop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert loop.step(1, dict)
+
+
+class Preempted(Exception):  # noqa: N818  (as a student names it)
+    pass
+
+
+def test_an_earlier_handler_that_raises_while_restoring_makes_no_checkpoint_bad(tmp_path):
+    def handler(_number, _frame):
+        raise Preempted
+
+    def load(file):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return file.read()
+
+    kept = Functions("raw", lambda state, file: file.write(state), load)
+    CheckpointStore(tmp_path, serializer=kept).save(1, b"a")
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with Loop(CheckpointStore(tmp_path, serializer=kept)) as loop, pytest.raises(Preempted):
+            loop.resume()
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -213,3 +213,33 @@ def test_the_command_says_what_is_allowed(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_read_gives_way_to_the_map(tmp_path):
+    # A directory is what even root cannot read as a file.
+    (tmp_path / contract.WARNING_AT).mkdir()
+    (tmp_path / contract.WHOLE_MAP_FILE).write_text(
+        f'{contract.DEFAULT_PREFIX}{contract.WARNING_AT}="2026-11-29T19:30:00Z"\n'
+    )
+    assert PodInfo(tmp_path).read().warned
+    done = subprocess.run(
+        ["bash", "-c", f'set -euo pipefail; source "{SCRIPT}"; warned'], env={**os.environ, "PODINFO": str(tmp_path)}
+    )
+    assert done.returncode == 0
+
+
+def test_the_message_of_the_map_is_printed_as_it_was_written(tmp_path):
+    message = 'Say "now" or \\"later\\" at C:\\n & 100 %s $HOME'
+    at = f'{contract.DEFAULT_PREFIX}{contract.WARNING_AT}="2026-11-29T19:30:00Z"\n'
+    quoted = message.replace("\\", "\\\\").replace('"', '\\"')
+    (tmp_path / contract.WHOLE_MAP_FILE).write_text(
+        f'{at}{contract.DEFAULT_PREFIX}{contract.WARNING_MESSAGE}="{quoted}"\n'
+    )
+    assert PodInfo(tmp_path).read().warning_message == message
+    done = subprocess.run(
+        ["bash", "-c", f'source "{SCRIPT}"; stop_between_units'],
+        env={**os.environ, "PODINFO": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (75, message)

@@ -7,7 +7,9 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -504,3 +506,81 @@ def test_names_sort_by_their_number():
     assert manifest.parse_name("000009-step-900.ckpt") < manifest.parse_name("000010-step-1")  # type: ignore[operator]
     assert manifest.parse_name("1000000-step-1.json.tmp") == manifest.Name(1000000, 1)
     assert manifest.parse_name("000001-step-1.txt") is None
+
+
+@pytest.mark.parametrize("step", [True, -1, 1.0, "1", None, 10**18])
+def test_a_step_that_a_name_cannot_hold_is_refused_before_anything_is_written(tmp_path, step):
+    with pytest.raises(ValueError, match="step must be a whole number"):
+        CheckpointStore(tmp_path).save(step, {})
+    assert not list(tmp_path.iterdir())
+
+
+class Whole:
+    """A whole number of another library, as numpy.int64 is."""
+
+    def __index__(self) -> int:
+        return 7
+
+
+def test_a_whole_number_of_another_library_is_a_step(tmp_path):
+    store = CheckpointStore(tmp_path)
+    store.save(Whole(), {})
+    assert store.restore().step == 7
+
+
+@pytest.mark.parametrize("value", [None, "low", [1.0]])
+def test_a_metric_that_is_no_number_is_refused_and_nothing_is_lost(tmp_path, value):
+    store = CheckpointStore(tmp_path, best="loss")
+    store.save(1, {}, metrics={"loss": 1})
+    with pytest.raises(CheckpointError, match="not saved"):
+        store.save(2, {}, metrics={"loss": value})
+    assert steps(store) == [1]
+
+
+def test_a_loss_that_is_not_a_number_is_never_the_best(tmp_path):
+    store = CheckpointStore(tmp_path, keep_last=1, best="loss")
+    for step, loss in enumerate([float("nan"), 1.0, 2.0, float("nan")]):
+        store.save(step, {}, metrics={"loss": loss})
+    assert steps(store) == [3, 1]
+
+
+@dataclass
+class Config:
+    rate: float
+    tags: frozenset
+
+
+@pytest.mark.parametrize("config", [Config(0.1, frozenset("abc")), {"home": Path("/a"), "tags": {"b", "a"}}, "\ud800"])
+def test_a_configuration_is_the_same_in_the_next_run(tmp_path, config):
+    CheckpointStore(tmp_path, config=config).save(1, {})
+    assert CheckpointStore(tmp_path, config=config).restore().step == 1
+    assert manifest.plain({"tags": {"b", "a"}}) == {"tags": ["a", "b"]}
+
+
+CYCLE: dict = {}
+CYCLE["itself"] = CYCLE
+
+
+@pytest.mark.parametrize("config", [{"model": object()}, {"loss": lambda: 0}, {1: 2, "b": 3}, {(1, 2): 3}, CYCLE])
+def test_a_configuration_that_no_next_run_could_match_is_refused_at_once(tmp_path, config):
+    with pytest.raises(TypeError, match="config cannot be kept as JSON"):
+        CheckpointStore(tmp_path, config=config)
+
+
+def test_two_runs_that_save_at_the_same_moment_leave_each_others_checkpoint(tmp_path):
+    one, other = CheckpointStore(tmp_path).begin(1), CheckpointStore(tmp_path).begin(1)
+    one.write({"of": "one"})
+    other.write({"of": "other"})
+    with pytest.raises(CheckpointError):
+        other.publish()
+    one.publish()
+    assert CheckpointStore(tmp_path).restore().state == {"of": "one"}
+
+
+def test_a_save_leaves_nothing_for_python_to_complain_about(tmp_path):
+    code = (
+        "import gc, sys\nfrom forewarn.inpod import CheckpointStore\n"
+        "CheckpointStore(sys.argv[1]).save(1, {'a': b'x'})\ngc.collect()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
