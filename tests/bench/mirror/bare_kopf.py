@@ -7,8 +7,6 @@ from typing import Any
 
 import kopf
 
-LISTED = "listed"
-
 
 @kopf.on.event("", "v1", "pods")
 async def pod(event: Any, **_: Any) -> None:
