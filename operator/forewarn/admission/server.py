@@ -99,10 +99,10 @@ class _Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self._head_size += len(data)
         super().data_received(data)
         self._time()
-        self._head_size = self._head_size + len(data) if self._in_head else 0
-        if self._head_size > MOST_HEADER_BYTES and not self.transport.is_closing():
+        if self._in_head and self._head_size > MOST_HEADER_BYTES and not self.transport.is_closing():
             self.transport.write(_TOO_LARGE)
             self.transport.close()
 
@@ -116,6 +116,8 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._arriving = False
+        self._head_size = 0
+        self._time()
         super().on_message_complete()
 
     def _time(self) -> None:

@@ -212,6 +212,21 @@ def test_headers_without_end_are_cut_off(running: Running, line: bytes) -> None:
     scenario(running, body)
 
 
+def test_each_request_has_its_own_bound(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 1)
+
+    async def body(client: Client) -> None:
+        raw = request(REVIEW + b" " * 10_000)
+        client.send(raw[:20])
+        # Never is there nothing of a request: what ends one also begins the next.
+        for _ in range(30):
+            client.send(raw[20:], raw[:20])
+            assert (await client.answer())[0] == 200
+            await asyncio.sleep(0.05)
+
+    scenario(running, body)
+
+
 @pytest.mark.parametrize(
     "start", [request()[: -len(REVIEW)], b"POST /mutate HTTP/1.1\r\nX-Slow: "], ids=["body", "head"]
 )
