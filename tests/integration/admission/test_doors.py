@@ -160,15 +160,15 @@ def test_what_the_function_returns_is_accepted_and_equals_what_webhook_and_polic
     assert doors.replica.metric('forewarn_admission_requests_total{outcome="failed"}') == before
 
 
-def test_the_third_door_writes_the_same(doors: Doors) -> None:
+@pytest.mark.timeout(600)
+def test_the_third_door_writes_the_same() -> None:
     def judge(name: str, pod: dict[str, Any]) -> str | None:
-        text = yaml.safe_dump(pod, sort_keys=False)
+        text = yaml.dump(pod, sort_keys=False, Dumper=yaml.CSafeDumper)
         read = json.loads(json.dumps(goyaml.load(text)))
         expected = corpus.apply(read, decide(read, SETTINGS).patch)
         return None if goyaml.load(inject_text(name, text, SETTINGS)[0]) == expected else name
 
-    sample = dict(list(pods().items())[:150])
-    assert [said for said in (judge(*item) for item in sample.items()) if said] == []
+    assert [said for said in (judge(*item) for item in pods().items()) if said] == []
 
 
 def test_a_creation_that_costs_no_call_lacks_nothing(doors: Doors) -> None:
