@@ -11,16 +11,21 @@ import threading
 from forewarn.inpod import PodInfo, watch
 
 lock = threading.Lock()
+held = threading.local()
 output = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
 class Both:
-    """Standard output, twice."""
+    """Standard output, twice; in whole lines, since print writes a line in two parts and two threads print."""
 
     def write(self, text: str) -> int:
-        with lock:
-            os.write(output, text.encode())
-            return sys.__stdout__.write(text)
+        held.text = getattr(held, "text", "") + text
+        if held.text.endswith("\n"):
+            whole, held.text = held.text, ""
+            with lock:
+                os.write(output, whole.encode())
+                sys.__stdout__.write(whole)
+        return len(text)
 
     def flush(self) -> None:
         sys.__stdout__.flush()
