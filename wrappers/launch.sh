@@ -74,14 +74,15 @@ await() {
 }
 
 # Streams the output until the container has ended, and once more after that: a connection may have dropped before the
-# last lines. Each call goes on where the one before stopped.
+# last lines. Each call goes on where the one before stopped, if it begins as that one did: of a container that is gone
+# already, the kubelet sends a sentence of its own as if it were the output.
 stream() {
     local ended=no
     : >"$work/output"
     while :; do
         if [[ $state =~ \|[0-9]+\| || $state == DELETED* ]]; then ended=yes; fi
         "$kubectl" logs --follow "${plan[name]}" 2>/dev/null |
-            stdbuf -o0 tail -c "+$(($(stat -c %s "$work/output") + 1))" | tee -a "$work/output" &
+            { head -c "$(stat -c %s "$work/output")" | cmp -s - "$work/output" && cat; } | tee -a "$work/output" &
         child=$!
         wait "$child"
         if [[ $ended == yes ]]; then break; fi
