@@ -72,11 +72,8 @@ def main() -> None:
         import torch.distributed as dist
 
         dist.init_process_group("gloo")
-        leave = dist.destroy_process_group
     else:
-        import mpi4py.MPI
-
-        leave = mpi4py.MPI.Finalize
+        import mpi4py.MPI  # noqa: F401
     ranks = find_ranks()
     wrong = []
     for seed in range(first, last):
@@ -87,8 +84,10 @@ def main() -> None:
     # A program may not leave while another rank is in its last exchange.
     ranks.agree(False)
     (work / f"told-{ranks.rank}.json").write_text(json.dumps({"size": ranks.size, "wrong": wrong}))
-    # Left to the interpreter's end, gloo's threads now and then outlive what they use, and the process aborts.
-    leave()
+    if "WORLD_SIZE" in os.environ:
+        # Everything is told. About one run in six of three ended in an abort ("terminate called without an active
+        # exception"), with and without destroy_process_group: taken for the end of gloo's threads, which is not tested.
+        os._exit(0)
 
 
 if __name__ == "__main__":
