@@ -118,7 +118,7 @@ def _env(container: Container, prefix: str) -> bool:
 @functools.lru_cache(maxsize=8)
 def _annotation_fields(prefix: str) -> frozenset[str]:
     keys = contract.Keys(prefix)
-    return frozenset(contract.field_path(keys.key(name)) for name in (*contract.CONTROLLER_NAMES, *contract.IDLE_NAMES))
+    return frozenset(contract.field_path(keys.key(name)) for name in contract.ANNOTATION_NAMES)
 
 
 def _stops(container: Container) -> bool:

@@ -11,10 +11,12 @@ from forewarn.admission.pod import mapping, sequence, string
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_WAITS = re.compile(r"(?:\S*/)?(sleep|tail)")
+WAITERS = ("sleep", "tail")
 """Programs that wait for ever and handle no signal: as PID 1 they ignore SIGTERM like a shell does."""
 
-_ONLY_WAITS = re.compile(r"\s*(?:exec\s+)?(?:\S*/)?(sleep|tail)\s[^;&|\n]*")
+_ANY = "|".join(WAITERS)
+_WAITS = re.compile(rf"(?:\S*/)?({_ANY})")
+_ONLY_WAITS = re.compile(rf"\s*(?:exec\s+)?(?:\S*/)?({_ANY})\s[^;&|\n]*")
 _SLEEP = re.compile(r"(?:^|[\s;&|(/])sleep\s+(\d+(?:\.\d+)?)([smhd]?)(?![\w.])")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -23,7 +23,7 @@ LARGEST_FILE = 1 << 20
 SNAPSHOT_TRIES = 50
 """Swaps met in a row before a read settles for what it saw last; the kubelet needs seconds between two."""
 
-_NAMES = (*contract.CONTROLLER_NAMES, *contract.IDLE_NAMES)
+_NAMES = contract.ANNOTATION_NAMES
 
 
 class _Snapshot(NamedTuple):

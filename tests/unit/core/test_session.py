@@ -83,7 +83,7 @@ def test_an_instant_at_the_calendars_end_is_an_instant(text: str) -> None:
     assert warning_state_at(facts, NOW, STALE_AFTER) is not WarningState.NONE
 
 
-NAMES = (*contract.CONTROLLER_NAMES, *contract.IDLE_NAMES)
+NAMES = contract.ANNOTATION_NAMES
 VALUES = st.dictionaries(st.sampled_from(NAMES), st.text() | st.just(format_instant(NOW)) | st.just("0.33"))
 
 
