@@ -105,10 +105,15 @@ async def pods(client: AsyncClient, namespace: str) -> list[str]:
 
 
 async def until_warned(client: AsyncClient, namespace: str) -> None:
-    """Wait until the warning stands on the pod: the progress tells of a write before it is answered."""
+    """Wait until the warning stands on the pod; the simulator may still wait for the answer to it."""
     async for _, pod in client.watch(Pod, namespace=namespace):
         if pod.metadata and AT in (pod.metadata.annotations or {}):
             return
+
+
+ANSWERED = "it has its answer"
+WARN = f"  - warn: now+15m\n  - run: [echo, {ANSWERED}]\n"
+"""A warning, and a step that is told of once the simulator has the API server's answer to it."""
 
 
 def one_line(err: str) -> str:
@@ -353,9 +358,9 @@ def team(own_server: ApiServer, request: pytest.FixtureRequest) -> str:
 
 async def test_a_short_absence_of_the_server_is_survived(start: Start, own_server: ApiServer, team: str) -> None:
     async with kube.async_client(kube.connect(str(own_server.kubeconfig))) as client, Kubelet(client, team):
-        text = "  - warn: now+15m\n  - expect-event: {reason: Late, from: test, within: 60s}\n"
+        text = WARN + "  - expect-event: {reason: Late, from: test, within: 60s}\n"
         run = await start(text, kubeconfig=own_server.kubeconfig, in_namespace=team)
-        await until_warned(client, team)
+        await run.until(ANSWERED)
         await asyncio.to_thread(own_server.kill)
         await asyncio.to_thread(own_server.start_again)
         pod = await client.get(Pod, "train", namespace=team)
@@ -382,10 +387,8 @@ async def test_a_short_absence_of_the_server_is_survived(start: Start, own_serve
 async def test_a_cluster_that_stays_away_ends_the_scenario(start: Start, own_server: ApiServer, team: str) -> None:
     async with kube.async_client(kube.connect(str(own_server.kubeconfig))) as client:
         async with Kubelet(client, team):
-            run = await start(
-                "  - warn: now+15m\n  - {at: 5m, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace=team
-            )
-            await until_warned(client, team)
+            run = await start(WARN + "  - {at: 5m, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace=team)
+            await run.until(ANSWERED)
         await asyncio.to_thread(own_server.kill)
         code, _, err = await run.end()
     assert code == 2
@@ -400,10 +403,8 @@ async def test_a_write_while_the_cluster_is_away_is_one_line_and_says_what_is_le
 ) -> None:
     async with kube.async_client(kube.connect(str(own_server.kubeconfig))) as client:
         async with Kubelet(client, team):
-            run = await start(
-                "  - warn: now+15m\n  - {at: 3s, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace=team
-            )
-            await until_warned(client, team)
+            run = await start(WARN + "  - {at: 3s, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace=team)
+            await run.until(ANSWERED)
         await asyncio.to_thread(own_server.kill)
         code, _, err = await run.end()
     assert code == 2
