@@ -95,8 +95,8 @@ def read_values(values: Mapping[str, str]) -> Facts:
 def read_annotations(annotations: Mapping[str, str], keys: Keys | None = None) -> Facts:
     """Read a pod's annotation map; keys that are not the contract's are left alone."""
     keys = keys or Keys()
-    names = contract.ANNOTATION_NAMES
-    return read_values({name: annotations[keys.key(name)] for name in names if keys.key(name) in annotations})
+    found = ((name, annotations.get(keys.key(name))) for name in contract.ANNOTATION_NAMES)
+    return read_values({name: value for name, value in found if value is not None})
 
 
 class Guarantee(enum.Enum):

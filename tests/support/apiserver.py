@@ -18,13 +18,16 @@ from tests.support.programs import program
 START_SECONDS = 60.0
 """How long a start may take; two cores that also compile something are slow."""
 
+GARBAGE = "400"
+"""Go's GOGC: on a heap as small as a test's the default collects many times a second."""
+
 
 class ApiServer:
     """One API server on its own etcd. Use ``with ApiServer.start(directory) as server``.
 
-    ``kubeconfig`` is cluster-admin's; ``url`` and ``ca`` (PEM) serve clients that are configured by hand. No controller
-    manager runs: nothing makes a namespace's default ServiceAccount (``create_namespace`` does), finishes the deletion
-    of a namespace, or collects garbage.
+    ``kubeconfig`` is cluster-admin's; ``url``, ``ca`` (PEM) and ``admin_pair`` (files of certificate and key) serve
+    clients that are configured by hand. No controller manager runs: nothing makes a namespace's default ServiceAccount
+    (``create_namespace`` does), finishes the deletion of a namespace, or collects garbage.
     """
 
     def __init__(self, directory: Path, flags: Sequence[str]) -> None:
@@ -81,7 +84,7 @@ class ApiServer:
         key.touch(0o600)
         key.write_bytes(accounts)
         admin = self._authority.client("test-admin", ["system:masters"])
-        self._admin_pair = admin.write(self.directory, "admin")
+        self.admin_pair = admin.write(self.directory, "admin")
         self.kubeconfig = write_kubeconfig(self.directory / "kubeconfig", self.url, self.ca, admin)
 
     def _start_etcd(self) -> None:
@@ -135,6 +138,7 @@ class ApiServer:
                 *self._flags,
             ],
             self.directory / f"kube-apiserver.{self._starts}.log",
+            env={"GOGC": GARBAGE},
         )
         self._server.until(self.ready, START_SECONDS, "/readyz")
 
@@ -153,7 +157,7 @@ class ApiServer:
         ``OSError`` where the API server cannot be reached. For what a client library would hide.
         """
         context = ssl.create_default_context(cadata=self.ca.decode())
-        context.load_cert_chain(*self._admin_pair)
+        context.load_cert_chain(*self.admin_pair)
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=context)
         try:
             raw = None if body is None else json.dumps(body).encode()

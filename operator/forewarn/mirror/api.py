@@ -6,6 +6,8 @@ import asyncio
 import email.utils
 import ssl
 import time
+import urllib.parse
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -124,8 +126,18 @@ def new_session(
         middlewares=(Login(config),),
         trace_configs=[trace, *traces],
         headers={hdrs.USER_AGENT: "forewarn-mirror"},
-        trust_env=True,
+        # aiohttp would look for a proxy and a netrc at every request, each in a thread.
+        proxy=_proxy(config.cluster.server),
+        cookie_jar=aiohttp.DummyCookieJar(),
     )
+
+
+def _proxy(server: str) -> str | None:
+    """Return the proxy that the environment names for an API server."""
+    address = urllib.parse.urlsplit(server)
+    if urllib.request.proxy_bypass(address.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(address.scheme)
 
 
 class Api:

@@ -27,8 +27,6 @@ from forewarn.mirror.watch import Scope
 if TYPE_CHECKING:
     from argparse import Namespace
 
-SWITCH_SECONDS = 0.0005
-
 
 def main(argv: list[str]) -> int:
     """Run the mirror; returns 0 after SIGTERM. A user's mistake is a ``UserError``."""
@@ -56,8 +54,6 @@ def main(argv: list[str]) -> int:
     if arguments.once:
         return once.run(config, scope, rules, sys.stdout)
     logs.configure(values["log_format"])
-    # kopf's thread must not hold the interpreter for the default 5 ms each time that an Event's request lets it go.
-    sys.setswitchinterval(SWITCH_SECONDS)
     preflight.quiet_kopf()
     return uvloop.run(run(config, scope, rules, values))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench.mirror.load import percentile, sessions
+from tests.bench.mirror.load import Controller, controller, mirrors_kubeconfig, percentile, sessions
 from tests.bench.table import Row
 from tests.integration.mirror.load import Cluster, cluster, eventually
 from tests.integration.mirror.support import NO_WARNING, MirrorProcess, warning
@@ -29,19 +29,20 @@ def run(work: Path, say: Callable[[str], None]) -> list[Row]:
 
 async def _measure(server: ApiServer, work: Path, say: Callable[[str], None]) -> list[Row]:
     names = [f"train-{number}" for number in range(MANY)]
-    async with cluster(server.kubeconfig, "team") as made:
+    kubeconfig = mirrors_kubeconfig(server)
+    async with cluster(server.kubeconfig, "team") as made, controller(server, "team") as writes:
         say(f"making {MANY} sessions")
         await sessions(made, names)
-        with MirrorProcess(server.kubeconfig, work / "mirror.log", "-n", "team") as mirror:
+        with MirrorProcess(kubeconfig, work / "mirror.log", "-n", "team") as mirror:
             await asyncio.to_thread(mirror.ready)
             say("100 warnings, ten a second")
-            few = await _warn(made, names[:100], 10.0)
+            few = await _warn(made, writes, names[:100], 10.0)
             for name in names[:100]:
                 await made.annotate(name, NO_WARNING)
             await eventually(lambda: len(_told(made, "TerminationWarningWithdrawn")) == 100, "100 withdrawals")
             made.stored.clear()
             say(f"{MANY} warnings within {WITHIN_SECONDS:.0f} s")
-            many = await _warn(made, names, WITHIN_SECONDS)
+            many = await _warn(made, writes, names, WITHIN_SECONDS)
     return [
         Row("100 warnings, p50", percentile(few, 0.5), "s"),
         Row("100 warnings, p99", percentile(few, 0.99), "s"),
@@ -55,14 +56,14 @@ def _told(made: Cluster, reason: str) -> dict[str, float]:
     return {stored.name: stored.arrived for stored in made.stored if stored.reason == reason}
 
 
-async def _warn(made: Cluster, names: list[str], seconds: float) -> list[float]:
+async def _warn(made: Cluster, writes: Controller, names: list[str], seconds: float) -> list[float]:
     """Write a warning on each session, evenly within so many seconds; return how long each Event took."""
     written: dict[str, float] = {}
     start = time.monotonic()
 
     async def one(number: int, name: str) -> None:
         await asyncio.sleep(start + seconds * number / len(names) - time.monotonic())
-        await made.annotate(name, warning(9000))
+        await writes.annotate(name, warning(9000))
         written[name] = time.monotonic()
 
     async with asyncio.TaskGroup() as group:

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvloop
 
 from forewarn.mirror.writer import IN_FLIGHT
-from tests.bench.mirror.load import cpu, resident, sessions
+from tests.bench.mirror.load import cpu, mirrors_kubeconfig, resident, sessions
 from tests.bench.table import Row
 from tests.integration.mirror.load import Cluster, cluster, each
 from tests.integration.mirror.support import MirrorProcess, until, warning
@@ -33,6 +33,7 @@ def run(work: Path, say: Callable[[str], None]) -> list[Row]:
     rows: list[Row] = []
     with ApiServer.start(work / "server") as server:
         server.create_namespace("team", {"forewarn/sessions": "enabled"})
+        kubeconfig = mirrors_kubeconfig(server)
         made = 0
         for size in SIZES:
             say(f"{size:,} sessions: making {size - made:,}")
@@ -41,7 +42,7 @@ def run(work: Path, say: Callable[[str], None]) -> list[Row]:
             say(f"{size:,} sessions: a bare kopf handler")
             bare = _bare(server, work, size)
             say(f"{size:,} sessions: the mirror")
-            rows += uvloop.run(_mirror(server, work, size, bare))
+            rows += uvloop.run(_mirror(kubeconfig, work, size, bare))
     first, last = SIZES[0], SIZES[-1]
     by_name = {row.name: row.value for row in rows}
     growth = last / first
@@ -83,10 +84,10 @@ def _bare(server: ApiServer, work: Path, size: int) -> float:
             process.wait()
 
 
-async def _mirror(server: ApiServer, work: Path, size: int, bare: float) -> list[Row]:
-    async with cluster(server.kubeconfig, "team") as made:
+async def _mirror(kubeconfig: Path, work: Path, size: int, bare: float) -> list[Row]:
+    async with cluster(kubeconfig, "team") as made:
         started = time.monotonic()
-        with MirrorProcess(server.kubeconfig, work / f"mirror.{size}.log") as mirror:
+        with MirrorProcess(kubeconfig, work / f"mirror.{size}.log") as mirror:
             await asyncio.to_thread(mirror.ready, 300)
             ready = time.monotonic() - started
             pid = mirror.process.pid

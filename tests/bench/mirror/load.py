@@ -1,14 +1,20 @@
-"""What the mirror's measurements share: a process's memory and CPU, percentiles, many sessions."""
+"""What the mirror's measurements share: a process's memory and CPU, percentiles, many sessions, many writes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import orjson
+
+from forewarn.mirror.api import MERGE_PATCH
 from tests.integration.mirror.load import Cluster, each
 from tests.integration.mirror.support import KEYS, at, pod_body
+from tests.support.apiserver import ApiServer
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -55,3 +61,63 @@ async def sessions(made: Cluster, names: Sequence[str]) -> None:
 
     await each(names, one, 32)
     await asyncio.sleep(0)
+
+
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+
+class Controller:
+    """Annotates pods over a few connections that stay open, with little CPU: the mirror shares the machine with it."""
+
+    def __init__(self, namespace: str, idle: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
+        self._namespace, self._idle = namespace, idle
+
+    async def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
+        """Patch a pod, and return when it is answered."""
+        body = orjson.dumps({"metadata": {"annotations": dict(annotations)}})
+        head = (
+            f"PATCH /api/v1/namespaces/{self._namespace}/pods/{name} HTTP/1.1\r\nHost: localhost\r\n"
+            f"Content-Type: {MERGE_PATCH}\r\nContent-Length: {len(body)}\r\n"
+            f"Accept: {METADATA}\r\n\r\n"
+        )
+        connection = await self._idle.get()
+        reader, writer = connection
+        writer.write(head.encode() + body)
+        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+        if not answer.startswith(b"http/1.1 200 "):
+            raise AssertionError(f"pod {name}: {answer!r}")
+        _, known, rest = answer.partition(b"content-length:")
+        # The API server's JSON holds no line break of its own, so this is the end of the last chunk.
+        await (reader.readexactly(int(rest.split(b"\r\n")[0])) if known else reader.readuntil(b"\r\n0\r\n\r\n"))
+        self._idle.put_nowait(connection)
+
+
+@asynccontextmanager
+async def controller(server: ApiServer, namespace: str, connections: int = 16) -> AsyncIterator[Controller]:
+    """Connect a controller, and disconnect it after the block."""
+    context = ssl.create_default_context(cadata=server.ca.decode())
+    context.load_cert_chain(*server.admin_pair)
+    idle: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    opened = [
+        await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname="localhost")
+        for _ in range(connections)
+    ]
+    for connection in opened:
+        idle.put_nowait(connection)
+    try:
+        yield Controller(namespace, idle)
+    finally:
+        for _, writer in opened:
+            writer.close()
+
+
+def mirrors_kubeconfig(server: ApiServer) -> Path:
+    """Return the kubeconfig of a ServiceAccount, as a mirror in the cluster has one: its token is checked once.
+
+    A client certificate is verified at every request.
+    """
+    kubeconfig = server.kubeconfig_of_account("default", "mirror", 36000)
+    server.kubectl(
+        *("create", "clusterrolebinding", "mirror", "--clusterrole=cluster-admin", "--serviceaccount=default:mirror")
+    )
+    return kubeconfig

@@ -40,7 +40,7 @@ class Creator:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._context = ssl.create_default_context(cadata=server.ca.decode())
-        self._context.load_cert_chain(*server._admin_pair)
+        self._context.load_cert_chain(*server.admin_pair)
         self._local = threading.local()
 
     def create(self, namespace: str, pod: dict[str, Any]) -> tuple[int, Any]:

@@ -1,0 +1,83 @@
+"""How the mirror reaches the API server: through the proxy that the environment names, or past it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from lightkube.config.kubeconfig import PROXY_CONF, SingleConfig
+from lightkube.config.models import Cluster, User
+
+from forewarn.mirror.api import Api, new_session
+
+SERVER = "http://cluster.invalid:6443"
+
+
+class Proxy:
+    """A forward proxy that answers everything itself: what it was asked for, with which login for whom."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str | None]] = []
+        self.logins: list[str | None] = []
+        self.port = 0
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        self.asked.append((str(request.url), request.headers.get("Proxy-Authorization")))
+        self.logins.append(request.headers.get("Authorization"))
+        return web.json_response({"from": "the proxy"})
+
+
+@pytest.fixture
+async def proxy(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    made = Proxy()
+    runner = web.ServerRunner(web.Server(made.answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.port = runner.addresses[0][1]
+    yield made
+    await runner.cleanup()
+
+
+def reached_at(server: str) -> SingleConfig:
+    return PROXY_CONF._replace(cluster=Cluster(server=server), user=User())
+
+
+async def ask(config: SingleConfig) -> object:
+    async with new_session(config, lambda *_: None) as session:
+        return await Api(config, session).request("GET", "/version")
+
+
+async def test_the_environments_proxy_is_used(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+    assert await ask(reached_at(SERVER)) == {"from": "the proxy"}
+    assert proxy.asked == [(f"{SERVER}/version", None)]
+
+
+async def test_the_login_in_a_proxys_address_is_given_to_it(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{proxy.port}")
+    await ask(reached_at(SERVER))
+    assert proxy.asked == [(f"{SERVER}/version", "Basic " + base64.b64encode(b"me:secret").decode())]
+
+
+async def test_a_server_that_needs_no_proxy_is_reached_without(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = f"http://127.0.0.1:{proxy.port}"
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,.svc")
+    await ask(reached_at(own))
+    assert proxy.asked == [(f"{own}/version", None)]
+
+
+async def test_a_netrc_does_not_speak_for_the_kubeconfig(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    await ask(reached_at(f"http://127.0.0.1:{proxy.port}"))
+    assert proxy.logins == [None]
