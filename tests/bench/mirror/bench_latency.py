@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench.mirror.load import Controller, controller, mirrors_kubeconfig, percentile, sessions
+from tests.bench.mirror.load import Controller, controller, kubeconfig_with_token, percentile, sessions
 from tests.bench.table import Row
 from tests.integration.mirror.load import Cluster, cluster, eventually
 from tests.integration.mirror.support import NO_WARNING, MirrorProcess, warning
@@ -29,8 +29,8 @@ def run(work: Path, say: Callable[[str], None]) -> list[Row]:
 
 async def _measure(server: ApiServer, work: Path, say: Callable[[str], None]) -> list[Row]:
     names = [f"train-{number}" for number in range(MANY)]
-    kubeconfig = mirrors_kubeconfig(server)
-    async with cluster(server.kubeconfig, "team") as made, controller(server, "team") as writes:
+    kubeconfig = kubeconfig_with_token(server)
+    async with cluster(server.kubeconfig, "team") as made, controller(server, kubeconfig, "team") as writes:
         say(f"making {MANY} sessions")
         await sessions(made, names)
         with MirrorProcess(kubeconfig, work / "mirror.log", "-n", "team") as mirror:

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvloop
 
 from forewarn.mirror.writer import IN_FLIGHT
-from tests.bench.mirror.load import cpu, mirrors_kubeconfig, resident, sessions
+from tests.bench.mirror.load import cpu, kubeconfig_with_token, resident, sessions
 from tests.bench.table import Row
 from tests.integration.mirror.load import Cluster, cluster, each
 from tests.integration.mirror.support import MirrorProcess, until, warning
@@ -33,7 +33,7 @@ def run(work: Path, say: Callable[[str], None]) -> list[Row]:
     rows: list[Row] = []
     with ApiServer.start(work / "server") as server:
         server.create_namespace("team", {"forewarn/sessions": "enabled"})
-        kubeconfig = mirrors_kubeconfig(server)
+        kubeconfig = kubeconfig_with_token(server)
         made = 0
         for size in SIZES:
             say(f"{size:,} sessions: making {size - made:,}")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 
+from forewarn import kube
 from forewarn.mirror.api import MERGE_PATCH
 from tests.integration.mirror.load import Cluster, each
 from tests.integration.mirror.support import KEYS, at, pod_body
@@ -69,8 +70,10 @@ METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 class Controller:
     """Annotates pods over a few connections that stay open, with little CPU: the mirror shares the machine with it."""
 
-    def __init__(self, namespace: str, idle: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
-        self._namespace, self._idle = namespace, idle
+    def __init__(
+        self, namespace: str, token: str, idle: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+    ) -> None:
+        self._namespace, self._token, self._idle = namespace, token, idle
 
     async def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
         """Patch a pod, and return when it is answered."""
@@ -78,7 +81,7 @@ class Controller:
         head = (
             f"PATCH /api/v1/namespaces/{self._namespace}/pods/{name} HTTP/1.1\r\nHost: localhost\r\n"
             f"Content-Type: {MERGE_PATCH}\r\nContent-Length: {len(body)}\r\n"
-            f"Accept: {METADATA}\r\n\r\n"
+            f"Accept: {METADATA}\r\nAuthorization: Bearer {self._token}\r\n\r\n"
         )
         connection = await self._idle.get()
         reader, writer = connection
@@ -93,10 +96,14 @@ class Controller:
 
 
 @asynccontextmanager
-async def controller(server: ApiServer, namespace: str, connections: int = 16) -> AsyncIterator[Controller]:
-    """Connect a controller, and disconnect it after the block."""
+async def controller(
+    server: ApiServer, kubeconfig: Path, namespace: str, connections: int = 16
+) -> AsyncIterator[Controller]:
+    """Connect a controller with the kubeconfig's token, and disconnect it after the block."""
+    user = kube.connect(str(kubeconfig)).user
+    assert user is not None
+    assert user.token is not None
     context = ssl.create_default_context(cadata=server.ca.decode())
-    context.load_cert_chain(*server.admin_pair)
     idle: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
     opened = [
         await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname="localhost")
@@ -105,19 +112,19 @@ async def controller(server: ApiServer, namespace: str, connections: int = 16) -
     for connection in opened:
         idle.put_nowait(connection)
     try:
-        yield Controller(namespace, idle)
+        yield Controller(namespace, user.token, idle)
     finally:
         for _, writer in opened:
             writer.close()
 
 
-def mirrors_kubeconfig(server: ApiServer) -> Path:
-    """Return the kubeconfig of a ServiceAccount, as a mirror in the cluster has one: its token is checked once.
+def kubeconfig_with_token(server: ApiServer) -> Path:
+    """Return the kubeconfig of a ServiceAccount, as who runs in the cluster has one: its token is checked once.
 
     A client certificate is verified at every request.
     """
-    kubeconfig = server.kubeconfig_of_account("default", "mirror", 36000)
+    kubeconfig = server.kubeconfig_of_account("default", "bench", 36000)
     server.kubectl(
-        *("create", "clusterrolebinding", "mirror", "--clusterrole=cluster-admin", "--serviceaccount=default:mirror")
+        *("create", "clusterrolebinding", "bench", "--clusterrole=cluster-admin", "--serviceaccount=default:bench")
     )
     return kubeconfig
