@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from forewarn.errors import UserError
+from forewarn.yaml_error import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,18 +31,12 @@ def load(path: str, text: str, as_written: bool = False) -> tuple[yaml.Node | No
     """
     loader = (_AsWritten if as_written else _SAFE)(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return None, None
-        _refuse_twice(path, node)
-        return node, loader.construct_document(node)
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise UserError(f"{path}{line}", str(error.problem), "allowed: YAML") from None
-    except yaml.YAMLError as error:
-        raise UserError(path, str(error), "allowed: YAML") from None
-    except RecursionError:
-        raise UserError(path, "is nested too deeply", "allowed: YAML") from None
+        with explained(path, "allowed: YAML"):
+            node = loader.get_single_node()
+            if node is None:
+                return None, None
+            _refuse_twice(path, node)
+            return node, loader.construct_document(node)
     except (ValueError, LookupError, AttributeError, TypeError) as error:
         # What the constructors of PyYAML raise for, e.g., the date 2024-13-45 or !!bool maybe.
         raise UserError(path, f"a value cannot be read: {error}", "put a text in quotes") from None

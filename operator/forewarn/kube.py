@@ -20,6 +20,7 @@ from lightkube.config.models import Cluster, Context, User
 from lightkube.core.exceptions import ApiError, ConfigError
 from lightkube.generic_resource import create_namespaced_resource
 
+from forewarn import yaml_error
 from forewarn.errors import UserError
 
 if TYPE_CHECKING:
@@ -222,15 +223,12 @@ def _yaml(origin: str, path: Path) -> dict[str, Any]:
     named = str(path) if origin == str(path) else f"{path} ({origin})"
     allowed = f"allowed: a kubeconfig file, set by {FLAG} or {VARIABLE}"
     try:
-        content = yaml.safe_load(path.read_bytes())
+        with yaml_error.explained(str(path), allowed):
+            content = yaml.safe_load(path.read_bytes())
     except FileNotFoundError:
         raise UserError(named, "there is no such file", allowed) from None
     except OSError as error:
         raise UserError(named, f"it cannot be read: {error.strerror}", allowed) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{line}", f"not YAML: {getattr(error, 'problem', error)}", allowed) from None
     if not isinstance(content, dict) or not isinstance(content.get("clusters"), list):
         raise UserError(named, "this is not a kubeconfig: it lists no clusters", allowed)
     return content

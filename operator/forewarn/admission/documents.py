@@ -17,8 +17,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError as RoundTripError
 
+from forewarn import yaml_error
 from forewarn.admission import goyaml, splice
-from forewarn.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,13 +73,9 @@ def _values(source: str, text: str, line: int) -> Iterator[tuple[str, Any, bool]
         # The directives of the next document.
         yield text, None, False
         return
-    try:
-        yield text, goyaml.load(text), False
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        at = line + (mark.line if mark else 0)
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        raise UserError(f"{source}:{at}", f"not YAML: {problem}", "allowed: YAML or JSON documents") from None
+    with yaml_error.explained(source, "allowed: YAML or JSON documents", line - 1):
+        value = goyaml.load(text)
+    yield text, value, False
 
 
 def _json_values(text: str) -> Iterator[tuple[str, Any, bool]]:

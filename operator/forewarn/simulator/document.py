@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
+from forewarn import yaml_error
 from forewarn.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,14 +50,8 @@ class Document:
             raise UserError(str(path), f"cannot be read: {error.strerror}", allowed) from None
         if len(raw) > LARGEST:
             raise UserError(str(path), f"has {len(raw):,} bytes", f"allowed: at most {LARGEST:,}")
-        try:
+        with yaml_error.explained(str(path), allowed):
             root = yaml.compose(raw, Loader=yaml.SafeLoader)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f"{path}:{mark.line + 1}" if mark else str(path)
-            raise UserError(where, f"not YAML: {getattr(error, 'problem', None) or error}", allowed) from None
-        except RecursionError:
-            raise UserError(str(path), "is nested too deeply", allowed) from None
         if root is None:
             raise UserError(str(path), "is empty", allowed)
         self.root: yaml.Node = root
