@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from forewarn.errors import UserError
 from forewarn_manifests import checks, flags, profile
 from forewarn_manifests.launch import launch
-from forewarn_manifests.render import as_json, manifest
+from forewarn_manifests.render import as_json, as_object, manifest
 from forewarn_manifests.request import Mode, Person
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from forewarn_manifests.flags import Arguments
     from forewarn_manifests.request import LaunchRequest
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     dump = arguments.last("dump") is not None
     if explain and dump:
         raise UserError("--explain", "JSON has no comments", "leave out -d")
-    text = "---\n".join(manifest(one, explain) for one in wanted)
+    text = _text(wanted, explain)
     output = (as_json(text) if dump else text).encode()
     asked = _ask(arguments, text)
     plan = arguments.last("plan")
@@ -51,6 +51,24 @@ def main(argv: list[str]) -> int:
     sys.stdout.buffer.write(output)
     sys.stdout.buffer.flush()
     return 0
+
+
+def render(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the manifest of one launch as plain values; its warnings go to stderr, as the command's own.
+
+    ``words`` are the launch's flags and command. Raises ``UserError``, also for a flag that is the command's alone.
+    """
+    arguments = flags.parse(words)
+    for given in arguments.given:
+        if given.flag.long in flags.OF_THE_COMMAND - {"dump"}:
+            raise UserError(given.where, "is for forewarn render alone", "leave it out")
+    wanted = [request(arguments, environ, caller())]
+    warn(wanted)
+    return as_object(_text(wanted, explain=False))
+
+
+def _text(wanted: list[LaunchRequest], explain: bool) -> str:
+    return "---\n".join(manifest(one, explain) for one in wanted)
 
 
 def _ask(arguments: Arguments, text: str) -> bool:

@@ -111,6 +111,9 @@ FLAGS = (
     Flag("whole_map", "", "whole-map", "BOOL", "true: also project the whole annotation map", "FOREWARN_WHOLE_MAP"),
 )
 
+OF_THE_COMMAND = frozenset({"many", "dump", "explain", "help", "plan", "server-dry-run", "namespace", "kubeconfig"})
+"""Flags that say what becomes of the manifest, not what is in it."""
+
 BY_SHORT = {flag.short: flag for flag in FLAGS if flag.short}
 BY_LONG = {flag.long: flag for flag in FLAGS}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from forewarn.errors import UserError
 from forewarn_manifests import checks
-from forewarn_manifests.flags import BY_LONG, Given
+from forewarn_manifests.flags import BY_LONG, OF_THE_COMMAND, Given
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from forewarn_manifests.request import LaunchRequest, Person
 
 COMMAND = "command"
-NOT_IN_ROWS = frozenset({"many", "dump", "explain", "help", "plan", "server-dry-run", "namespace", "kubeconfig"})
-COLUMNS = (*(name for name in BY_LONG if name not in NOT_IN_ROWS), COMMAND)
+COLUMNS = (*(name for name in BY_LONG if name not in OF_THE_COMMAND), COMMAND)
 
 
 def requests(arguments: Arguments, environ: Mapping[str, str], person: Person) -> list[LaunchRequest]:

@@ -181,11 +181,15 @@ def _job_view(request: LaunchRequest, job: JobPlan, explain: bool) -> dict[str, 
 
 
 def as_json(text: str) -> str:
-    """Return the manifest as JSON, two spaces deep; several documents become a List, so that it is one JSON value."""
+    """Return the manifest as JSON, two spaces deep."""
     import json
 
+    return printable(json.dumps(as_object(text), ensure_ascii=False, indent=2)) + "\n"
+
+
+def as_object(text: str) -> dict[str, Any]:
+    """Return the manifest as plain values; several documents become a List, so that it is one object."""
     import yaml
 
-    documents = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    value = documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}
-    return printable(json.dumps(value, ensure_ascii=False, indent=2)) + "\n"
+    documents: list[dict[str, Any]] = list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    return documents[0] if len(documents) == 1 else {"apiVersion": "v1", "kind": "List", "items": documents}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import importlib
-import io
-import json
 import os
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import forewarn_manifests.command
 from forewarn import kube, settings
 from forewarn.arguments import Parser
 from forewarn.contract import Keys
@@ -57,12 +54,7 @@ def main(argv: list[str]) -> int:
     """Run the command; returns its exit code."""
     arguments = parser().parse_args(argv)
     keys = Keys(settings.resolve(settings.SIMULATE, vars(arguments), os.environ)["annotation_prefix"])
-    around = scenario.Surroundings(
-        keys=keys,
-        image=arguments.image or os.environ.get(IMAGE_VARIABLE) or None,
-        render=render,
-        reasons=tuple(reason.name for reason in catalogue.Reason),
-    )
+    around = surroundings(keys, arguments.image or os.environ.get(IMAGE_VARIABLE) or None)
     read = scenario.read(Path(arguments.scenario), around)
     if arguments.check:
         print(f"{arguments.scenario}: {len(read.pods)} pods, {len(read.steps)} steps, nothing wrong")
@@ -83,6 +75,11 @@ def main(argv: list[str]) -> int:
     if arguments.failures and played.kept:
         keep(arguments.failures, played.kept)
     return 0 if played.passed else 1
+
+
+def surroundings(keys: Keys, image: str | None) -> scenario.Surroundings:
+    """Return what a scenario is read with: our own renderer and Event reasons."""
+    return scenario.Surroundings(keys, image, render, tuple(reason.name for reason in catalogue.Reason))
 
 
 def keep(folder: Path, files: dict[str, str]) -> None:
@@ -127,18 +124,8 @@ async def _play(
 
 
 def render(flags: list[str]) -> dict[str, Any]:
-    """Return the pod manifest of launch flags, by ``forewarn render``; raises ``UserError`` for a wrong flag."""
-    command = importlib.import_module("forewarn_manifests.command")
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    with contextlib.redirect_stdout(out):
-        code = command.main(["-d", *flags])
-    out.seek(0)
-    try:
-        manifest = json.loads(out.read())
-    except ValueError:
-        raise UserError(
-            "forewarn render", f"printed no manifest (exit code {code})", "see forewarn render --help"
-        ) from None
-    if not isinstance(manifest, dict) or manifest.get("kind") != "Pod":
-        raise UserError("forewarn render", "printed no pod", "allowed: flags that make a pod")
+    """Return the pod manifest of launch flags, as ``forewarn render`` makes it; raises ``UserError``."""
+    manifest = forewarn_manifests.command.render(flags, os.environ)
+    if manifest["kind"] != "Pod":
+        raise UserError("forewarn render", "makes no pod of these flags", "allowed: flags that make a pod")
     return manifest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,10 +15,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forewarn import contract
+from forewarn import cli, contract
 from forewarn.contract import Keys
 from forewarn.errors import UserError
-from forewarn.mirror.catalogue import Reason
 from forewarn.simulator import command, model, scenario, verbs
 from forewarn.simulator.scenario import Surroundings
 
@@ -171,16 +171,36 @@ SHIPPED = [*(ROOT / "tests/e2e/scenarios").glob("*.yaml"), ROOT / "examples/demo
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_scenario_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOREWARN_PROFILES", str(ROOT / "examples/demo/profiles"))
-    reasons = tuple(reason.name for reason in Reason)
-    found = scenario.read(path, Surroundings(image="forewarn:dev", render=command.render, reasons=reasons))
-    assert found.about
+    assert scenario.read(path, command.surroundings(Keys(), "forewarn:dev")).about
 
 
 def test_the_example_of_the_docs_reads(tmp_path: Path) -> None:
     text = (ROOT / "docs/simulate.md").read_text()
     (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    reasons = tuple(reason.name for reason in Reason)
-    assert read(tmp_path, example, render=command.render, reasons=reasons).about == "a warning comes and goes"
+    path = tmp_path / "s.yaml"
+    path.write_text(example)
+    assert scenario.read(path, command.surroundings(Keys(), None)).about == "a warning comes and goes"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["--help"], "--help: is for forewarn render alone; leave it out"),
+        (["--plan", "p"], "--plan: is for forewarn render alone; leave it out"),
+        (["--kind", "Job", "--", "x"], "forewarn render: makes no pod of these flags"),
+        (["-m", "many"], "-m: 'many'"),
+    ],
+)
+def test_launch_flags_that_make_no_pod_are_refused_by_name(flags: list[str], expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        command.render(flags)
+    assert str(caught.value).startswith(expected)
+
+
+def test_what_the_renderer_makes_is_what_forewarn_render_prints(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    flags = ["-d", "-m", "4", "-N", "train", "--", "echo", "\x7f\xe9 \u202e $(HOME)"]
+    assert cli.main(["render", *flags]) == 0
+    assert command.render(flags) == json.loads(capfdbinary.readouterr().out)
 
 
 NOW = datetime(2026, 11, 29, 19, 30, 0, 700_000, tzinfo=UTC)
