@@ -103,21 +103,21 @@ def certificate(cluster: Cluster) -> str:
 def test_an_upgrade_and_a_new_certificate_under_a_stream_of_creations_miss_no_pod(
     operator: Cluster, session_namespace: str
 ) -> None:
-    operator.until(lambda: rolled_out(operator), 90, "a webhook to begin with")
+    operator.until(lambda: rolled_out(operator), "a webhook to begin with")
     before = certificate(operator)
     with Stream(operator, session_namespace) as stream:
-        operator.until(stream.went_on(5), 30, "the stream")
+        operator.until(stream.went_on(5), "the stream", 30)
         operator.kubectl("rollout", "restart", *ADMISSION)
-        operator.until(lambda: rolled_out(operator), 120, "the upgrade")
+        operator.until(lambda: rolled_out(operator), "the upgrade", 120)
         # An emptied Secret is how a new certificate is asked for by hand.
         patch = '{"data": null}'
         at = f"--namespace={OPERATOR_NAMESPACE}"
         operator.kubectl("patch", "secret", "forewarn-admission-tls", at, "--type=merge", f"--patch={patch}")
-        operator.until(lambda: certificate(operator) not in ("", before), 60, "a new certificate")
+        operator.until(lambda: certificate(operator) not in ("", before), "a new certificate", 60)
         # Every replica loads it within two rounds of its keeper.
         loaded = time.monotonic()
-        operator.until(lambda: time.monotonic() - loaded > 12, 30, "all replicas")
-        operator.until(stream.went_on(60), 90, "a minute of creations")
+        operator.until(lambda: time.monotonic() - loaded > 12, "all replicas", 30)
+        operator.until(stream.went_on(60), "a minute of creations")
     assert stream.failed == []
     assert len(stream.made) / stream.seconds > 20
     assert stream.missed() == []
@@ -127,7 +127,7 @@ def test_an_upgrade_and_a_new_certificate_under_a_stream_of_creations_miss_no_po
 def test_a_killed_replica_fails_no_creation_and_every_miss_is_reported(
     operator: Cluster, session_namespace: str
 ) -> None:
-    operator.until(lambda: rolled_out(operator), 90, "a webhook to begin with")
+    operator.until(lambda: rolled_out(operator), "a webhook to begin with")
 
     def restarts() -> int:
         pods = operator.get(OPERATOR_NAMESPACE, "pods", selector=LABEL)
@@ -135,11 +135,11 @@ def test_a_killed_replica_fails_no_creation_and_every_miss_is_reported(
 
     before = restarts()
     with Stream(operator, session_namespace) as stream:
-        operator.until(stream.went_on(3), 30, "the stream")
+        operator.until(stream.went_on(3), "the stream", 30)
         operator.create("default", killer(operator))
         try:
-            operator.until(lambda: restarts() > before, 60, "a killed replica")
-            operator.until(lambda: rolled_out(operator), 60, "the replica again")
+            operator.until(lambda: restarts() > before, "a killed replica", 60)
+            operator.until(lambda: rolled_out(operator), "the replica again", 60)
         finally:
             operator.kubectl("delete", "pod", "killer", "--namespace=default", "--wait=false")
     assert stream.failed == []
@@ -151,7 +151,7 @@ def test_a_killed_replica_fails_no_creation_and_every_miss_is_reported(
         events = operator.events(session_namespace)
         return {each["regarding"]["name"] for each in events if each["reason"] == "PodinfoMissing"}
 
-    operator.until(lambda: reported() >= missed, 5, "a report of every miss")
+    operator.until(lambda: reported() >= missed, "a report of every miss", 5)
     assert reported() == missed
 
 

@@ -52,7 +52,7 @@ def test_a_stopped_pod_is_made_again_uncounted(code: int, cluster: Cluster, imag
     text = rendered("-i", image, "-N", "again", "--requeue", "--backoff-limit", "0", "--", "sh", "-c", f"exit {code}")
     with cluster.namespace() as namespace:
         cluster.create(namespace, text)
-        cluster.until(lambda: len(cluster.get(namespace, "pods")) >= 2, 90, "a second pod")
+        cluster.until(lambda: len(cluster.get(namespace, "pods")) >= 2, "a second pod")
         status = job(cluster, namespace, "again")
         assert not conditions(status), "with no failure allowed, a counted one would have failed the Job"
         assert status.get("failed", 0) == 0
@@ -63,7 +63,7 @@ def test_a_kill_is_counted(cluster: Cluster, image: str) -> None:
     text = rendered("-i", image, "-N", "killed", "--requeue", "--backoff-limit", "0", "--", "sh", "-c", "exit 137")
     with cluster.namespace() as namespace:
         cluster.create(namespace, text)
-        cluster.until(lambda: "Failed" in conditions(job(cluster, namespace, "killed")), 90, "the Job to fail")
+        cluster.until(lambda: "Failed" in conditions(job(cluster, namespace, "killed")), "the Job to fail")
         (failed,) = [one for one in job(cluster, namespace, "killed")["conditions"] if one["type"] == "Failed"]
         assert failed["reason"] == "BackoffLimitExceeded"
 
@@ -72,7 +72,7 @@ def test_any_other_code_fails_the_job_at_once(cluster: Cluster, image: str) -> N
     text = rendered("-i", image, "-N", "broken", "--requeue", "--", "sh", "-c", "exit 3")
     with cluster.namespace() as namespace:
         cluster.create(namespace, text)
-        cluster.until(lambda: "Failed" in conditions(job(cluster, namespace, "broken")), 90, "the Job to fail")
+        cluster.until(lambda: "Failed" in conditions(job(cluster, namespace, "broken")), "the Job to fail")
         (failed,) = [one for one in job(cluster, namespace, "broken")["conditions"] if one["type"] == "Failed"]
         assert failed["reason"] == "PodFailurePolicy"
         assert len(cluster.get(namespace, "pods")) == 1
@@ -83,7 +83,7 @@ def test_the_runtime_limit_ends_a_requeued_job(cluster: Cluster, image: str) -> 
     text = rendered("-i", image, "-N", "limited", "--requeue", "--timeout", "5", "--", "python3", "-c", stop)
     with cluster.namespace() as namespace:
         cluster.create(namespace, text)
-        cluster.until(lambda: "Failed" in conditions(job(cluster, namespace, "limited")), 90, "the Job to fail")
+        cluster.until(lambda: "Failed" in conditions(job(cluster, namespace, "limited")), "the Job to fail")
         (failed,) = [one for one in job(cluster, namespace, "limited")["conditions"] if one["type"] == "Failed"]
         assert failed["reason"] == "DeadlineExceeded"
 
@@ -92,6 +92,6 @@ def test_the_pods_of_an_indexed_job_find_the_first_by_name(cluster: Cluster, ima
     text = rendered("-i", image, "-N", "ranks", "--completions", "2", "--", "python3", "-c", FIND)
     with cluster.namespace() as namespace:
         cluster.create(namespace, text)
-        cluster.until(lambda: "Complete" in conditions(job(cluster, namespace, "ranks")), 120, "the Job to complete")
+        cluster.until(lambda: "Complete" in conditions(job(cluster, namespace, "ranks")), "the Job to complete", 120)
         told = cluster.kubectl("logs", "--selector=batch.kubernetes.io/job-name=ranks", f"--namespace={namespace}")
         assert sorted(told.splitlines()) == ["0 2 True", "1 2 True"]

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,10 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.programs import program
+from tests.support.waiting import until
 
 WRAPPERS = Path(__file__).parents[2] / "wrappers"
 PATIENCE = 90.0
-
-
-def until(what: str, look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Return what ``look`` finds, as soon as it finds something."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < end, f"{what}: not within {seconds:g} s"
-        time.sleep(0.1)
-    return found
 
 
 @dataclass(frozen=True)
@@ -81,11 +73,13 @@ class Login:
 
     def running(self) -> str:
         """Return the name of the one pod, once it runs."""
-        found = until("a running pod", lambda: [p for p in self.pods() if p["status"].get("phase") == "Running"])
+        found = self.cluster.until(
+            lambda: [pod for pod in self.pods() if pod["status"].get("phase") == "Running"], "a running pod"
+        )
         return str(found[0]["metadata"]["name"])
 
     def gone(self) -> None:
-        until("no pod is left", lambda: not self.pods())
+        self.cluster.until(lambda: not self.pods(), "the end of every pod")
 
 
 @pytest.fixture
@@ -219,7 +213,7 @@ def test_commands_can_be_piped_into_the_shell(login: Login) -> None:
 def test_a_dropped_terminal_deletes_the_pod(login: Login) -> None:
     with terminal(login, "-s") as (process, screen):
         login.running()
-        until("the shell", lambda: children(process.pid, " exec "))
+        until(lambda: children(process.pid, " exec "), "the shell", PATIENCE)
         os.close(screen)
         login.gone()
         process.wait(timeout=PATIENCE)
@@ -228,7 +222,7 @@ def test_a_dropped_terminal_deletes_the_pod(login: Login) -> None:
 def test_a_dropped_connection_to_the_cluster_deletes_the_pod(login: Login) -> None:
     with terminal(login, "-s") as (process, _):
         login.running()
-        (shell,) = until("the shell", lambda: children(process.pid, " exec "))
+        (shell,) = until(lambda: children(process.pid, " exec "), "the shell", PATIENCE)
         os.kill(shell, signal.SIGKILL)
         assert process.wait(timeout=PATIENCE) != 0
     login.gone()
@@ -244,7 +238,7 @@ def test_a_signal_deletes_the_pod_and_leaves_no_process(login: Login, number: si
     process.send_signal(number)
     assert process.wait(timeout=PATIENCE) == 128 + number
     login.gone()
-    until("no kubectl is left", lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), 20)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below), "the end of every kubectl")
 
 
 def test_background_and_batch_launches_are_left_alone_and_name_themselves(login: Login) -> None:
@@ -276,7 +270,7 @@ def test_a_log_has_what_kubectl_shows_and_the_program_gets_its_signals(login: Lo
     login.run("-B", "-N", "logged", "--log", "run.log", "--", "python3", "-c", code)
     pod = login.running()
     read = ("cat", "/home/alice/run.log")
-    until("both lines", lambda: login.cluster.run_in(login.namespace, pod, *read) == "out\nerr\n")
+    login.cluster.until(lambda: login.cluster.run_in(login.namespace, pod, *read) == "out\nerr\n", "both lines")
     follow = [program("kubectl"), f"--kubeconfig={login.cluster.kubeconfig}", f"--namespace={login.namespace}"]
     logs = subprocess.Popen([*follow, "logs", "--follow", pod], stdout=subprocess.PIPE, text=True)
     assert logs.stdout is not None

@@ -106,7 +106,7 @@ class ApiServer:
             self.directory / "etcd.log",
             directory=self.directory,
         )
-        self._etcd.until((self.directory / "client:0").is_socket, START_SECONDS, "its socket")
+        self._etcd.until((self.directory / "client:0").is_socket, "its socket", START_SECONDS)
 
     def start_again(self) -> None:
         """Start the API server on its port and etcd (again, after ``stop`` or ``kill``); return when it is ready."""
@@ -140,7 +140,7 @@ class ApiServer:
             self.directory / f"kube-apiserver.{self._starts}.log",
             env={"GOGC": GARBAGE},
         )
-        self._server.until(self.ready, START_SECONDS, "/readyz")
+        self._server.until(self.ready, "/readyz", START_SECONDS)
 
     def ready(self) -> bool:
         """Whether the API server says that it is ready."""

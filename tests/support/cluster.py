@@ -6,16 +6,16 @@ import contextlib
 import json
 import shutil
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from forewarn import contract
 from tests.kind.places import BUILD, STATE
 from tests.support.programs import program
+from tests.support.waiting import until
 
 T = TypeVar("T")
 FAILURES = BUILD / "failures"
@@ -93,7 +93,7 @@ class Cluster:
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
         self.kubectl("create", "-f", "-", input=json.dumps(manifest))
         try:
-            self.until(lambda: self._has(name, "serviceaccount", "default"), 30, f"the ServiceAccount of {name}")
+            self.until(lambda: self._has(name, "serviceaccount", "default"), f"the ServiceAccount of {name}", 30)
             yield name
         finally:
             self.kubectl(
@@ -104,13 +104,9 @@ class Cluster:
     def _has(self, namespace: str, kind: str, name: str) -> bool:
         return bool(self.kubectl("get", kind, name, f"--namespace={namespace}", "--ignore-not-found").strip())
 
-    def until(self, look: Callable[[], T], timeout: float, what: str, every: float = 0.25) -> T:
-        """Look until the answer is true, and return it; ``AssertionError`` with ``what`` after ``timeout`` seconds."""
-        deadline = time.monotonic() + timeout
-        while not (found := look()):
-            assert time.monotonic() < deadline, f"{what}: not within {timeout:g} s (last seen: {found!r})"
-            time.sleep(every)
-        return found
+    def until(self, look: Callable[[], T | Literal[False] | None], what: str, seconds: float = 90.0) -> T:
+        """Wait as ``waiting.until`` does, but look less often: each look is a run of kubectl."""
+        return until(look, what, seconds, every=0.25)
 
 
 def load() -> Cluster | None:

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal, Self, TypeVar
 
+from tests.support.waiting import until
+
+T = TypeVar("T")
 _lock = threading.Lock()
 _leash: subprocess.Popen[bytes] | None = None
 
@@ -84,15 +87,16 @@ class Process:
         except subprocess.TimeoutExpired:
             raise TimeoutError(f"{self.name} still runs after {timeout} s:\n{self.tail()}") from None
 
-    def until(self, ready: Callable[[], bool], timeout: float, what: str) -> None:
-        """Wait until ``ready()``; ``RuntimeError`` if the program ends first, ``TimeoutError`` after ``timeout`` s."""
-        deadline = time.monotonic() + timeout
-        while not ready():
-            if self.code is not None:
+    def until(self, look: Callable[[], T | Literal[False] | None], what: str, seconds: float = 20.0) -> T:
+        """Wait as ``waiting.until`` does; ``RuntimeError`` if the program ends first."""
+
+        def alive() -> T | Literal[False] | None:
+            found = look()
+            if not found and self.code is not None:
                 raise RuntimeError(f"{self.name} ended with {self.code} before {what}:\n{self.tail()}")
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{self.name}: {what} did not come in {timeout} s:\n{self.tail()}")
-            time.sleep(0.02)
+            return found
+
+        return until(alive, lambda: f"{what} of {self.name}, which says:\n{self.tail()}", seconds)
 
     def stop(self, timeout: float = 15) -> int:
         """End it by SIGTERM, its whole group by SIGKILL after ``timeout`` seconds; return the exit code."""
@@ -108,7 +112,7 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         return self._popen.wait(10)
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

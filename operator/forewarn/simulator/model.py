@@ -193,13 +193,29 @@ class Step:
 
 
 @dataclass(frozen=True)
-class PodSource:
-    """A pod of the scenario: a manifest to create, or the name of one that exists."""
+class NewPod:
+    """A pod that the scenario creates; ``real_name`` in the cluster is empty where the API server makes it."""
 
     name: str
     place: Place
-    manifest: dict[str, Any] | None = field(default=None, hash=False)
-    existing: str | None = None
+    manifest: dict[str, Any] = field(hash=False)
+
+    @property
+    def real_name(self) -> str:
+        """See the class."""
+        return str(self.manifest["metadata"].get("name") or "")
+
+
+@dataclass(frozen=True)
+class ExistingPod:
+    """A pod that is in the cluster already, as ``real_name``."""
+
+    name: str
+    place: Place
+    real_name: str
+
+
+PodSource = NewPod | ExistingPod
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ class Pods:
     def __init__(self, client: AsyncClient, namespace: str) -> None:
         self._client, self._namespace = client, namespace
 
-    async def create(self, source: model.PodSource, dry_run: bool = False) -> Pod:
+    async def create(self, source: model.NewPod, dry_run: bool = False) -> Pod:
         """Create a pod; raises ``ApiError`` where the API server refuses it."""
-        named = (source.manifest or {})["metadata"].get("namespace")
+        named = source.manifest["metadata"].get("namespace")
         if named not in (None, self._namespace):
             raise UserError(
                 str(source.place),
@@ -91,10 +91,10 @@ async def preflight(
     offset = timedelta()
     for source in scenario.pods:
         sent = clock()
-        if source.existing is None:
+        if isinstance(source, model.NewPod):
             server = await _try_manifest(pods, source, namespace)
         else:
-            server = await _try_existing(pods, source.existing, namespace)
+            server = await _try_existing(pods, source.real_name, namespace)
         if server is not None:
             offset = seen.clock_offset(sent, clock(), server) or offset
     return offset
@@ -109,7 +109,7 @@ async def _may(client: AsyncClient, namespace: str, verb: str, resource: str) ->
     return bool(answer.status and answer.status.allowed)
 
 
-async def _try_manifest(pods: Pods, source: model.PodSource, namespace: str) -> datetime | None:
+async def _try_manifest(pods: Pods, source: model.NewPod, namespace: str) -> datetime | None:
     """Return the server's time of a creation that is only tried."""
     with kube.explained(f"create pod {source.name!r} in namespace {namespace}"):
         pod = await pods.create(source, dry_run=True)
@@ -129,8 +129,8 @@ def needed_rights(scenario: model.Scenario) -> list[tuple[str, str]]:
     rights = {("list", "pods"): None, ("watch", "pods"): None}
     for pod in scenario.pods:
         # An existing pod is patched in the dry run that shows the server's clock.
-        of_pod = [("get", "pods"), ("patch", "pods")] if pod.existing else [("create", "pods"), ("delete", "pods")]
-        rights |= dict.fromkeys(of_pod)
+        verbs = ("get", "patch") if isinstance(pod, model.ExistingPod) else ("create", "delete")
+        rights |= dict.fromkeys((verb, "pods") for verb in verbs)
     steps: Iterable[model.Step] = (*scenario.steps, *scenario.cleanup)
     of_kind: dict[type[Any], tuple[tuple[str, str], ...]] = {
         model.Write: (("patch", "pods"),),

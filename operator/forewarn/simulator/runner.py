@@ -172,13 +172,13 @@ class Runner:
 
     async def _create(self, step: model.Step) -> None:
         source = self._scenario.pod(step.pod)
-        if source.existing is not None:
-            pod = await self._client.get(Pod, source.existing, namespace=self._namespace)
+        if isinstance(source, model.ExistingPod):
+            pod = await self._client.get(Pod, source.real_name, namespace=self._namespace)
         else:
             self._happened(Did(self._now(), step.pod, step.verb, says=step.says))
             # Noted before the answer: a Ctrl-C in between must not leave a pod behind.
-            if name := (source.manifest or {})["metadata"].get("name"):
-                self._created[step.pod] = str(name)
+            if source.real_name:
+                self._created[step.pod] = source.real_name
             try:
                 pod = await self._pods.create(source)
             except ApiError:

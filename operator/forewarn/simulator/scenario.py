@@ -87,14 +87,13 @@ class _Reader:
         pods = tuple(self._pod(name, key, value) for name, (key, value) in entries.items())
         seen: dict[str, str] = {}
         for pod in pods:
-            real = pod.existing or str((pod.manifest or {}).get("metadata", {}).get("name", ""))
-            if real and real in seen:
+            if pod.real_name and pod.real_name in seen:
                 raise UserError(
                     str(pod.place),
-                    f"pods {seen[real]!r} and {pod.name!r} are both named {real!r} in the cluster",
+                    f"pods {seen[pod.real_name]!r} and {pod.name!r} are both named {pod.real_name!r} in the cluster",
                     "allowed: one of them",
                 )
-            seen[real] = pod.name
+            seen[pod.real_name] = pod.name
         return pods
 
     def _pod(self, name: str, key: yaml.Node, node: yaml.Node) -> model.PodSource:
@@ -107,9 +106,9 @@ class _Reader:
             existing = name if is_null(value) else self.document.text(value, "existing")
             if not _POD_NAME.fullmatch(existing):
                 self.document.fail(value, f"{existing!r} is not a pod's name", "allowed: a-z, 0-9 and dashes")
-            return model.PodSource(name, place, existing=existing)
+            return model.ExistingPod(name, place, existing)
         manifest = self._rendered(value) if kind == "render" else self._manifest(name, value)
-        return model.PodSource(name, place, self._completed(value, manifest))
+        return model.NewPod(name, place, self._completed(value, manifest))
 
     def _rendered(self, node: yaml.Node) -> dict[str, Any]:
         flags = [self._flag(item) for item in self.document.items(node, "render")]

@@ -176,7 +176,7 @@ def _contenders(server: ApiServer, work: Path) -> Iterator[list[Contender]]:
         processes = {}
         for name, (argv, environment) in commands.items():
             process = stack.enter_context(Process(argv, work / f"{name.split()[0]}.log", env=environment))
-            process.until(lambda name=name: _listens(ports[name]), 30, "its port")  # type: ignore[misc]
+            process.until(lambda name=name: _listens(ports[name]), "its port", 30)  # type: ignore[misc]
             client = None if name == FOREWARN else _by_address(authority, ports[name])
             _register(server, name, namespaces[name], ports[name], client)
             processes[name] = process

@@ -16,8 +16,9 @@ from forewarn.mirror.writer import IN_FLIGHT
 from tests.bench.mirror.load import cpu, kubeconfig_with_token, resident, sessions
 from tests.bench.table import Row
 from tests.integration.mirror.load import Cluster, cluster, each
-from tests.integration.mirror.support import MirrorProcess, until, warning
+from tests.integration.mirror.support import MirrorProcess, warning
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 TITLE = "mirror: many sessions"
 SIZES = (1000, 5000, 20000)

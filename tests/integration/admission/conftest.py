@@ -134,7 +134,7 @@ class Installation:
     def ready_replica(self, *flags: str, kubeconfig: Path | None = None, port: int | None = None) -> Replica:
         """Start one replica and wait until it is ready."""
         replica = self.replica(*flags, kubeconfig=kubeconfig, port=port)
-        replica.process.until(replica.ready, 30, "/readyz")
+        replica.process.until(replica.ready, "/readyz", 30)
         return replica
 
     def remove(self) -> None:

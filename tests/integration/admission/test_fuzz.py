@@ -33,7 +33,7 @@ class Target:
             *(f"--port={port}", f"--health-port={health_port}", f"--tls-cert={cert}", f"--tls-key={key}"),
         ]
         self.replica = Replica(argv, directory / "replica.log", port, health_port)
-        self.replica.process.until(self.replica.ready, 30, "/readyz")
+        self.replica.process.until(self.replica.ready, "/readyz", 30)
         self.context = ssl.create_default_context(cadata=authority.pem.decode())
         self._connection: http.client.HTTPSConnection | None = None
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from forewarn.admission.inject import InjectSettings
 from tests.integration.admission.conftest import REGISTRATIONS, Installation, Replica
 from tests.integration.admission.pods import BARE, create, podinfo_mounts
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -25,13 +26,6 @@ def replica(installation: Installation) -> Iterator[Replica]:
     started = installation.ready_replica()
     yield started
     started.process.stop()
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come in {seconds} s"
-        time.sleep(0.05)
 
 
 def bundle(installation: Installation) -> str:
@@ -68,7 +62,7 @@ def test_replicas_that_start_at_once_share_one_certificate(installation: Install
     replicas = [installation.replica(port=0 if n else None) for n in range(3)]
     try:
         for each in replicas:
-            each.process.until(each.ready, 30, "/readyz")
+            each.process.until(each.ready, "/readyz", 30)
         kept = base64.b64decode(installation.secret()["data"]["tls.crt"])
         assert served(installation, installation.port).split() == kept.split()
         made = sum(each.process.output().count("made a certificate") for each in replicas)
@@ -82,7 +76,7 @@ def test_a_wiped_ca_bundle_is_written_again(
     installation: Installation, replica: Replica, api_server: ApiServer, session_namespace: str
 ) -> None:
     patch_registration(installation, "")
-    until(lambda: bundle(installation) != "", keeper.EVERY + 2, "the caBundle")
+    until(lambda: bundle(installation) != "", "the caBundle", keeper.EVERY + 2)
     assert podinfo_mounts(create(api_server, session_namespace, BARE)) == [True]
 
 
@@ -90,9 +84,9 @@ def test_a_registration_applied_anew_gets_its_ca_bundle_back(
     installation: Installation, replica: Replica, api_server: ApiServer, session_namespace: str
 ) -> None:
     installation.remove()
-    until(lambda: not replica.ready(), keeper.EVERY + 2, "not ready without a registration")
+    until(lambda: not replica.ready(), "not ready without a registration", keeper.EVERY + 2)
     installation.register()
-    until(replica.ready, keeper.EVERY + 2, "ready")
+    until(replica.ready, "ready", keeper.EVERY + 2)
     assert podinfo_mounts(create(api_server, session_namespace, BARE)) == [True]
 
 
@@ -112,7 +106,7 @@ def test_a_rotation_under_a_stream_of_creations_misses_no_pod(
         # An emptied Secret is how a rotation is asked for by hand.
         path = f"/api/v1/namespaces/{installation.namespace}/secrets/{installation.name}-tls"
         assert api_server.request("PATCH", path, {"data": None}, "application/merge-patch+json")[0] == 200
-        until(lambda: served(installation, installation.port) != before, 3 * keeper.EVERY, "a new certificate")
+        until(lambda: served(installation, installation.port) != before, "a new certificate", 3 * keeper.EVERY)
     finally:
         stop.set()
         thread.join()
@@ -128,7 +122,7 @@ def test_a_stop_serves_on_and_then_ends_in_order(
     replica = installation.ready_replica("--drain=2")
     create(api_server, session_namespace, BARE)
     replica.process.signal(15)
-    until(lambda: not replica.ready(), 1, "not ready")
+    until(lambda: not replica.ready(), "not ready", 1)
     assert podinfo_mounts(create(api_server, session_namespace, BARE)) == [True]
     assert replica.process.wait(10) == 0
 

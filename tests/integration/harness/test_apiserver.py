@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 
 def pod(name: str) -> dict[str, object]:
@@ -60,13 +60,10 @@ def test_it_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
         pids = [int(word) for word in run.stdout.readline().split()]
         run.send_signal(signal.SIGKILL)
     assert len(pids) == 2
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() and not is_zombie(pid) for pid in pids):
-        assert time.monotonic() < deadline, f"still running: {pids}"
-        time.sleep(0.05)
+    until(lambda: all(map(is_gone, pids)), f"the end of {pids}", 10)
 
 
-def is_zombie(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

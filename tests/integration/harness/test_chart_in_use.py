@@ -47,7 +47,7 @@ def test_admission_keeps_its_certificate_and_an_upgrade_keeps_the_bundle(
     api_server: ApiServer, installed: str, tmp_path: Path
 ) -> None:
     with start(api_server, "admission", installed, tmp_path / "log", "--port=0", "--drain=0") as admission:
-        admission.until(lambda: bundle(api_server) != "", READY_SECONDS, "the caBundle")
+        admission.until(lambda: bundle(api_server) != "", "the caBundle", READY_SECONDS)
     assert base64.b64decode(bundle(api_server)).startswith(b"-----BEGIN CERTIFICATE-----")
     before = bundle(api_server)
     secret = f"/api/v1/namespaces/{installed}/secrets/{RELEASE}-admission-tls"
@@ -72,7 +72,7 @@ def test_the_mirror_writes_an_event_with_the_charts_rights(
         }
         assert api_server.request("POST", f"/api/v1/namespaces/{session_namespace}/pods", pod)[0] == 201
         path = f"/apis/events.k8s.io/v1/namespaces/{session_namespace}/events"
-        mirror.until(lambda: bool(api_server.request("GET", path)[1]["items"]), READY_SECONDS, "an Event")
+        mirror.until(lambda: bool(api_server.request("GET", path)[1]["items"]), "an Event", READY_SECONDS)
         events = api_server.request("GET", path)[1]["items"]
         lease = f"/apis/coordination.k8s.io/v1/namespaces/{installed}/leases/{RELEASE}-mirror"
         assert api_server.request("GET", lease)[1]["spec"]["holderIdentity"]

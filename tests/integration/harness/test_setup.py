@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from forewarn.errors import UserError
 from tests.kind import cluster, docker, go, node_image, places, progress, versions
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT = places.bin_directory()
@@ -97,10 +97,7 @@ def test_a_build_that_was_killed_is_done_again_and_leaves_nothing(cache: Path, t
     slow = fake_go(tmp_path / "slow", build='echo half > "$out"; echo started > "$FOREWARN_CACHE/started"; sleep 60')
     argv = command(sys.executable, "-m", "tests.kind", "tools", cache=cache, path=f"{slow}:/usr/bin:/bin")
     with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True) as building:
-        deadline = time.monotonic() + 20
-        while not (cache / "started").exists():
-            assert time.monotonic() < deadline, "the build does not start"
-            time.sleep(0.02)
+        until((cache / "started").exists, "the start of the build")
         os.killpg(building.pid, signal.SIGKILL)
     assert (cache / "bin/.new-etcd").exists()
     ran = run("tools", cache=cache, path=f"{fake_go(tmp_path / 'go')}:/usr/bin:/bin")

@@ -8,32 +8,18 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from forewarn import contract
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
-T = TypeVar("T")
 KEYS = contract.Keys()
-WAIT = 20.0
-
-
-def until(look: Callable[[], T | None], what: str, seconds: float = WAIT) -> T:
-    """Return the first true value of ``look``; fail with ``what`` when it does not come in time."""
-    end = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(0.05)
 
 
 class MirrorProcess:
@@ -68,7 +54,7 @@ class MirrorProcess:
                 raise AssertionError(f"the mirror ended with {self.process.returncode}:\n{self.text}")
             return int(found[-1]) if found else None
 
-        return until(look, f"the mirror's probes; its log:\n{self.text}")
+        return until(look, lambda: f"the mirror's probes; its log:\n{self.text}")
 
     def get(self, path: str) -> tuple[int, str]:
         """Ask a probe; status 0 where nobody answers."""
@@ -82,7 +68,7 @@ class MirrorProcess:
 
     def ready(self, seconds: float = 30.0) -> MirrorProcess:
         """Wait until it is ready."""
-        until(lambda: self.get("/readyz")[0] == 200, f"a ready mirror; its log:\n{self.text}", seconds)
+        until(lambda: self.get("/readyz")[0] == 200, lambda: f"a ready mirror; its log:\n{self.text}", seconds)
         return self
 
     def metric(self, name: str) -> float:
@@ -187,11 +173,8 @@ class Sessions:
     def reasons(self, name: str) -> list[str]:
         return [event["reason"] for event in self.events(name)]
 
-    def until(self, name: str, reasons: Sequence[str], seconds: float = WAIT) -> list[dict[str, Any]]:
+    def until(self, name: str, reasons: Sequence[str], seconds: float = 20.0) -> list[dict[str, Any]]:
         """Wait until a pod has exactly these Events, in this order."""
-        end = time.monotonic() + seconds
-        while (found := self.reasons(name)) != list(reasons):
-            if time.monotonic() > end:
-                raise AssertionError(f"{name}: {found}, not {list(reasons)}")
-            time.sleep(0.05)
+        wanted = list(reasons)
+        until(lambda: self.reasons(name) == wanted, lambda: f"{name}: {self.reasons(name)}, not {wanted}", seconds)
         return self.events(name)

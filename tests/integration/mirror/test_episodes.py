@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from forewarn import contract
-from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess, Sessions, at, pod_body, until, warning
+from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess, Sessions, at, pod_body, warning
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 
 @pytest.fixture

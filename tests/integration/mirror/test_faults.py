@@ -13,9 +13,10 @@ from aiohttp import web
 
 from forewarn import contract
 from tests.integration.mirror.faulty import Faults, status
-from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess, Sessions, at, pod_body, until, warning
+from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess, Sessions, at, pod_body, warning
 from tests.integration.mirror.test_start import RULES
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ import pytest
 from forewarn import contract
 from forewarn.mirror import events
 from forewarn.mirror.events import Target
-from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess, Sessions, at, pod_body, until, warning
+from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess, Sessions, at, pod_body, warning
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from forewarn import contract
-from tests.integration.mirror.support import NO_WARNING, MirrorProcess, Sessions, at, pod_body, until, warning
+from tests.integration.mirror.support import NO_WARNING, MirrorProcess, Sessions, at, pod_body, warning
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 
 @pytest.fixture

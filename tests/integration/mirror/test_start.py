@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.mirror.support import MirrorProcess, Sessions, pod_body, until, warning
+from tests.integration.mirror.support import MirrorProcess, Sessions, pod_body, warning
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import until
 
 RULES = [
     {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]},

@@ -134,10 +134,10 @@ def test_expect_no_event_must_hold_for_a_while(tmp_path: Path) -> None:
 
 def test_a_name_and_an_image_are_filled_in(tmp_path: Path) -> None:
     text = "pods:\n  a: {manifest: {apiVersion: v1, kind: Pod, spec: {containers: [{name: m}]}}}\nsteps: [withdraw: ]\n"
-    manifest = read(tmp_path, text, image="forewarn:dev").pods[0].manifest
-    assert manifest
-    assert manifest["metadata"] == {"name": "a"}
-    assert manifest["spec"]["containers"][0]["image"] == "forewarn:dev"
+    (pod,) = read(tmp_path, text, image="forewarn:dev").pods
+    assert isinstance(pod, model.NewPod)
+    assert pod.manifest["metadata"] == {"name": "a"}
+    assert pod.manifest["spec"]["containers"][0]["image"] == "forewarn:dev"
 
 
 def test_launch_flags_are_rendered_with_files_and_the_image(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ T0 = datetime(2026, 11, 29, 19, 30, tzinfo=UTC)
 KEYS = Keys()
 AT, RISK = KEYS.key("termination-warning-at"), KEYS.key("termination-warning-risk")
 STEP = model.Step(Place("s.yaml", 3), "preempt", "p", action=model.Delete("Preempted", "why"))
-SCENARIO = model.Scenario("s", "", (model.PodSource("p", Place("s.yaml", 1), existing="p"),), (STEP,))
+SCENARIO = model.Scenario("s", "", (model.ExistingPod("p", Place("s.yaml", 1), "p"),), (STEP,))
 
 
 def after(seconds: float) -> datetime:
