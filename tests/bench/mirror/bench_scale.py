@@ -91,7 +91,7 @@ async def _mirror(kubeconfig: Path, work: Path, size: int, bare: float) -> list[
         with MirrorProcess(kubeconfig, work / f"mirror.{size}.log") as mirror:
             await asyncio.to_thread(mirror.ready, 300)
             ready = time.monotonic() - started
-            pid = mirror.process.pid
+            pid = mirror.pid
             rows = [Row(f"{size:,}: start", ready, "s"), Row(f"{size:,}: start, CPU", cpu(pid), "s")]
             if size == BURST_AT:
                 rows += await _burst(made, started)

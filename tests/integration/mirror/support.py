@@ -3,58 +3,37 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from forewarn import contract
 from tests.support.apiserver import ApiServer
+from tests.support.processes import Process
 from tests.support.waiting import until
 
 KEYS = contract.Keys()
 
 
-class MirrorProcess:
-    """``forewarn run mirror`` as a child process; its log is kept."""
+class MirrorProcess(Process):
+    """``forewarn run mirror``; at the end of its block it is killed."""
 
     def __init__(self, kubeconfig: Path, log: Path, *flags: str, environ: Mapping[str, str] | None = None) -> None:
-        self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self._out = log.open("ab")
         argv = [sys.executable, "-m", "forewarn.cli", "run", "mirror", f"--kubeconfig={kubeconfig}", "--health-port=0"]
-        self.process = subprocess.Popen(
-            [*argv, *flags], stdout=self._out, stderr=self._out, env={**os.environ, **(environ or {})}
-        )
-
-    def __enter__(self) -> MirrorProcess:
-        return self
+        super().__init__([*argv, *flags], log, environ)
 
     def __exit__(self, *_: object) -> None:
         self.kill()
 
     @property
-    def text(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    @property
     def port(self) -> int:
         """The port of its probes, once it serves them."""
-
-        def look() -> int | None:
-            found = re.findall(r"health_port\W+(\d+)", self.text)
-            if self.process.poll() is not None:
-                raise AssertionError(f"the mirror ended with {self.process.returncode}:\n{self.text}")
-            return int(found[-1]) if found else None
-
-        return until(look, lambda: f"the mirror's probes; its log:\n{self.text}")
+        return int(self.until(lambda: re.findall(r"health_port\W+(\d+)", self.output()), "its probes")[-1])
 
     def get(self, path: str) -> tuple[int, str]:
         """Ask a probe; status 0 where nobody answers."""
@@ -66,28 +45,15 @@ class MirrorProcess:
         except OSError:
             return 0, ""
 
-    def ready(self, seconds: float = 30.0) -> MirrorProcess:
+    def ready(self, seconds: float = 30.0) -> Self:
         """Wait until it is ready."""
-        until(lambda: self.get("/readyz")[0] == 200, lambda: f"a ready mirror; its log:\n{self.text}", seconds)
+        self.until(lambda: self.get("/readyz")[0] == 200, "/readyz", seconds)
         return self
 
     def metric(self, name: str) -> float:
         """Return a metric's value, summed over its labels; 0 where there is none."""
         rows = re.findall(rf"^{re.escape(name)}(?:\{{.*\}})? (\S+)$", self.get("/metrics")[1], re.MULTILINE)
         return sum(map(float, rows))
-
-    def stop(self) -> int:
-        """End it as Kubernetes does, and return its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(15)
-        self._out.close()
-        return code
-
-    def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(15)
-        self._out.close()
 
 
 def at(seconds: float) -> str:

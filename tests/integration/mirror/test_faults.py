@@ -161,12 +161,12 @@ def test_a_namespace_that_is_being_deleted_is_dropped_quietly(
         mirror.ready()
         ending.ok("DELETE", f"/api/v1/namespaces/{ending.namespace}")
         ending.annotate("train", warning(900))
-        until(lambda: "TerminationWarning" in mirror.text, "it is decided")
+        until(lambda: "TerminationWarning" in mirror.output(), "it is decided")
         free.create(pod_body("train", warning(900)))
         free.until("train", ["TerminationWarning"], 5)
         until(lambda: mirror.metric("forewarn_mirror_events_owed") == 0, "nothing is owed")
-        assert "level=warning" not in mirror.text
-        assert "level=error" not in mirror.text
+        assert "level=warning" not in mirror.output()
+        assert "level=error" not in mirror.output()
 
 
 def test_a_mirror_that_cannot_write_at_all_is_unready_and_recovers(

@@ -97,7 +97,7 @@ def test_forged_stories_and_endless_instants_keep_nobody_from_being_told(
             until(lambda name=name: genuine(sessions, name) == ["TerminationWarning"], f"the warning of {name}")
         sessions.delete("huge")
         until(lambda: genuine(sessions, "huge")[1:] == ["SessionStopping"], "the stop")
-        assert "Traceback" not in mirror.text
+        assert "Traceback" not in mirror.output()
 
 
 def test_a_session_that_ends_at_once_had_its_whole_grace(sessions: Sessions, mirror: MirrorProcess) -> None:

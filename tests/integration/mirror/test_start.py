@@ -93,12 +93,12 @@ def test_the_charts_rights_are_enough(api_server: ApiServer, session_namespace: 
     flags = (f"--lease={session_namespace}/forewarn-mirror", "--log-format=json")
     with MirrorProcess(kubeconfig, tmp_path / "mirror.log", *flags) as mirror:
         # The log is JSON here, so that the port is looked for in it.
-        until(lambda: '"health_port": ' in mirror.text, "the mirror's start")
+        until(lambda: '"health_port": ' in mirror.output(), "the mirror's start")
         sessions.until("train", ["TerminationWarning"])
-        for line in mirror.text.splitlines():
+        for line in mirror.output().splitlines():
             json.loads(line)
-        assert '"level": "error"' not in mirror.text, mirror.text
-        assert '"level": "warning"' not in mirror.text, mirror.text
+        assert '"level": "error"' not in mirror.output(), mirror.output()
+        assert '"level": "warning"' not in mirror.output(), mirror.output()
 
 
 def test_a_login_by_a_program_is_renewed_when_it_is_refused(
@@ -152,12 +152,12 @@ def test_a_namespace_is_followed_while_it_is_labelled(
 
     with MirrorProcess(api_server.kubeconfig, tmp_path / "mirror.log") as mirror:
         mirror.ready()
-        until(lambda: "first lists are complete" in mirror.text, "the first lists")
+        until(lambda: "first lists are complete" in mirror.output(), "the first lists")
         assert late.events() == []
         label("enabled")
         late.until("train", ["TerminationWarning"])
         label(None)
-        until(lambda: "no session namespace any more" in mirror.text, "the label is gone")
+        until(lambda: "no session namespace any more" in mirror.output(), "the label is gone")
         late.create(pod_body("later", warning(900)))
         label("enabled")
         late.until("later", ["TerminationWarning"])
