@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.kind import cluster as kind_cluster
 from tests.kind import deploy
+from tests.kind.cluster import IMAGE_VARIABLE
 from tests.kind.places import BUILD, LOGS, digest, locked
 from tests.kind.progress import Steps
-from tests.support.cluster import SESSIONS, Cluster, collect, load
+from tests.support.cluster import SESSIONS, Cluster, collect
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
     """The cluster that ``make e2e`` prepared."""
-    found = load()
+    found = Cluster.load()
     if found is None:
         pytest.fail("there is no cluster; make e2e makes one", pytrace=False)
     return found
@@ -28,15 +28,13 @@ def cluster() -> Cluster:
 def operator(cluster: Cluster, testrun_uid: str) -> Cluster:
     """The cluster with the operator deployed from this checkout's image and chart, once for all workers of a run."""
     if not cluster.image:
-        pytest.skip(f"{kind_cluster.IMAGE_VARIABLE} names no image of the operator for this foreign cluster")
+        pytest.skip(f"{IMAGE_VARIABLE} names no image of the operator for this foreign cluster")
     done = BUILD / "deployed"
     with locked(f"deploy-{digest(str(BUILD))}", "the deployment"):
         if not done.exists() or done.read_text() != testrun_uid:
             steps = Steps(LOGS / "deploy.log")
             steps.plan(deploy.STEPS)
-            known = kind_cluster.load()
-            assert known is not None
-            deploy.install(steps, known)
+            deploy.install(steps, cluster)
             done.write_text(testrun_uid)
     return cluster
 
@@ -61,7 +59,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep what the cluster shows while it is still there, and print where."""
     report = yield
-    found = load() if report.failed and "cluster" in getattr(item, "fixturenames", ()) else None
+    found = Cluster.load() if report.failed and "cluster" in getattr(item, "fixturenames", ()) else None
     if found is not None and Path(found.kubeconfig).exists():
         name = re.sub(r"[^A-Za-z0-9.-]+", "-", item.name).strip("-")[:100]
         report.sections.append(("kept of the cluster", str(collect(found, f"{name}.{report.when}"))))

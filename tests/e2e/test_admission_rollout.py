@@ -16,10 +16,11 @@ from lightkube.resources.core_v1 import Pod, Secret
 
 from forewarn import contract, kube
 from forewarn.admission.audit import sees_podinfo
-from tests.support.cluster import OPERATOR_NAMESPACE, Cluster
+from tests.kind.places import NAMESPACE
+from tests.support.cluster import Cluster
 
 RATE, CLIENTS = 24.0, 4
-ADMISSION = (f"--namespace={OPERATOR_NAMESPACE}", "deployment/forewarn-admission")
+ADMISSION = (f"--namespace={NAMESPACE}", "deployment/forewarn-admission")
 LABEL = "app.kubernetes.io/component=admission"
 
 KILLER = """
@@ -62,7 +63,7 @@ class Stream:
         self.seconds = time.monotonic() - self._started
 
     def _create(self, number: int) -> None:
-        client = kube.client(kube.connect(str(self.cluster.kubeconfig)), namespace=self.namespace)
+        client = kube.client(kube.connect(self.cluster.kubeconfig), namespace=self.namespace)
         container = {"name": "main", "image": self.cluster.image, "command": ["python3", "-c", "pass"]}
         step = CLIENTS / RATE
         due = time.monotonic() + number / RATE
@@ -87,15 +88,15 @@ class Stream:
 
 
 def rolled_out(cluster: Cluster) -> bool:
-    deployment = cluster.get(OPERATOR_NAMESPACE, "deployment", "forewarn-admission")
+    deployment = cluster.get(NAMESPACE, "deployment", "forewarn-admission")
     status, wanted = deployment["status"], deployment["spec"]["replicas"]
     counts = {status.get(name) for name in ("replicas", "updatedReplicas", "readyReplicas")}
     return status.get("observedGeneration") == deployment["metadata"]["generation"] and counts == {wanted}
 
 
 def certificate(cluster: Cluster) -> str:
-    client = kube.client(kube.connect(str(cluster.kubeconfig)))
-    data = client.get(Secret, "forewarn-admission-tls", namespace=OPERATOR_NAMESPACE).data or {}
+    client = kube.client(kube.connect(cluster.kubeconfig))
+    data = client.get(Secret, "forewarn-admission-tls", namespace=NAMESPACE).data or {}
     return str(data.get("tls.crt", ""))
 
 
@@ -111,7 +112,7 @@ def test_an_upgrade_and_a_new_certificate_under_a_stream_of_creations_miss_no_po
         operator.until(lambda: rolled_out(operator), "the upgrade", 120)
         # An emptied Secret is how a new certificate is asked for by hand.
         patch = '{"data": null}'
-        at = f"--namespace={OPERATOR_NAMESPACE}"
+        at = f"--namespace={NAMESPACE}"
         operator.kubectl("patch", "secret", "forewarn-admission-tls", at, "--type=merge", f"--patch={patch}")
         operator.until(lambda: certificate(operator) not in ("", before), "a new certificate", 60)
         # Every replica loads it within two rounds of its keeper.
@@ -130,7 +131,7 @@ def test_a_killed_replica_fails_no_creation_and_every_miss_is_reported(
     operator.until(lambda: rolled_out(operator), "a webhook to begin with")
 
     def restarts() -> int:
-        pods = operator.get(OPERATOR_NAMESPACE, "pods", selector=LABEL)
+        pods = operator.get(NAMESPACE, "pods", selector=LABEL)
         return sum(status["restartCount"] for pod in pods for status in pod["status"].get("containerStatuses", []))
 
     before = restarts()

@@ -129,7 +129,7 @@ def story(home: Home) -> dict[str, object]:
 async def play(path: Path, home: Home) -> Played:
     around = scenario.Surroundings(KEYS, home.cluster.image, command.render, tuple(reason.name for reason in Reason))
     read = scenario.read(path, around)
-    async with kube.async_client(kube.connect(str(home.cluster.kubeconfig))) as client:
+    async with kube.async_client(kube.connect(home.cluster.kubeconfig)) as client:
         return await Runner(read, client, home.namespace, environ={}).play()
 
 

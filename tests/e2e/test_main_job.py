@@ -50,13 +50,13 @@ def path_of(name: str) -> Path:
 async def play(name: str, cluster: Cluster, namespace: str) -> Outcome:
     tools = str(Path(program("kubectl")).parent)
     environ = os.environ | {
-        kube.VARIABLE: str(cluster.kubeconfig),
+        kube.VARIABLE: cluster.kubeconfig,
         "PATH": f"{tools}:{os.environ['PATH']}",
     }
     around = scenario.Surroundings(KEYS, cluster.image, command.render, tuple(reason.name for reason in Reason))
     try:
         read = scenario.read(path_of(name), around)
-        async with kube.async_client(kube.connect(str(cluster.kubeconfig))) as client:
+        async with kube.async_client(kube.connect(cluster.kubeconfig)) as client:
             return Outcome(await Runner(read, client, namespace, environ=environ).play())
     except UserError as error:
         return Outcome(error=error)

@@ -85,7 +85,7 @@ def install() -> None:
 
 def called() -> None:
     """Wait until the API server calls the webhook of the cluster in use."""
-    known = cluster.load()
+    known = cluster.Cluster.load()
     if known is None:
         raise UserError("cluster", "there is none", "make deploy")
     deploy.until_called(known)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from forewarn.errors import UserError
 from tests.kind import docker, go, node_image, operator_image, versions
@@ -47,13 +48,18 @@ class Cluster:
             new.write_text(json.dumps(asdict(self), indent=1) + "\n")
             new.replace(path)
 
+    @classmethod
+    def load(cls, path: Path | None = None) -> Self | None:
+        """Return the cluster that ``up`` left, or ``None``."""
+        try:
+            return cls(**json.loads((path or STATE).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
 
-def load(path: Path | None = None) -> Cluster | None:
-    """Return the cluster that ``up`` left, or ``None``."""
-    try:
-        return Cluster(**json.loads((path or STATE).read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
+    @property
+    def foreign(self) -> bool:
+        """Whether it is somebody's own cluster, of which nothing but namespaces is made."""
+        return self.kind == FOREIGN
 
 
 def kubectl(kubeconfig: str | Path, *arguments: str, input: str | None = None, timeout: float = 30) -> str:  # noqa: A002
@@ -95,7 +101,7 @@ def up(steps: Steps, environ: Mapping[str, str] = os.environ) -> Cluster:
         return _foreign(steps, Path(named).expanduser(), environ.get(IMAGE_VARIABLE, ""))
     go.build(steps, go.missing(TOOLS_FOR_KIND), node_image.ALL)
     docker.ensure(steps)
-    known = load(OWN)
+    known = Cluster.load(OWN)
     if known is not None and _fits(known) and alive(KUBECONFIG):
         known.save()
         steps.say(f"cluster {CLUSTER_NAME}: there already ({known.kind} node image)")
@@ -212,7 +218,7 @@ def image_steps() -> int:
 
 def load_image(steps: Steps, cluster: Cluster) -> Cluster:
     """Return the cluster with this checkout's operator image in it; a foreign one keeps the image it was given."""
-    if cluster.kind == FOREIGN:
+    if cluster.foreign:
         steps.plan(-image_steps())
         if not cluster.image:
             steps.say(f"operator image: {IMAGE_VARIABLE} names none, so what needs one is skipped")

@@ -9,13 +9,11 @@ import uuid
 from forewarn import contract
 from forewarn.errors import UserError
 from tests.kind.cluster import IMAGE_VARIABLE, Cluster, kubectl
-from tests.kind.places import CHECKOUT, bin_directory
+from tests.kind.places import CHART, NAMESPACE, RELEASE, bin_directory
 from tests.kind.progress import Steps
 
-CHART = CHECKOUT / "charts" / "forewarn"
 STEPS = 1
 CALLED_SECONDS = 60.0
-RELEASE = NAMESPACE = "forewarn"
 
 
 def install(steps: Steps, cluster: Cluster, *options: str) -> None:

@@ -19,6 +19,10 @@ BUILD = CHECKOUT / "build"
 LOGS = BUILD / "logs"
 KUBECONFIG = BUILD / "kubeconfig"
 STATE = BUILD / "cluster.json"
+CHART = CHECKOUT / "charts" / "forewarn"
+
+RELEASE = NAMESPACE = "forewarn"
+"""Of the operator on the cluster."""
 
 CHECKOUT_ID = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]
 """Tells this checkout's cluster and images from another's."""

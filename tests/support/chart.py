@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.kind.places import CHART, NAMESPACE, RELEASE
 from tests.support.programs import program
-
-CHART = Path(__file__).resolve().parents[2] / "charts" / "forewarn"
-RELEASE = NAMESPACE = "forewarn"
 
 
 class ChartError(Exception):

@@ -8,33 +8,22 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from forewarn import contract
-from tests.kind.places import BUILD, STATE
+from tests.kind import cluster as made
+from tests.kind.places import BUILD, NAMESPACE
 from tests.support.programs import program
 from tests.support.waiting import until
 
 T = TypeVar("T")
 FAILURES = BUILD / "failures"
-OPERATOR_NAMESPACE = "forewarn"
 SESSIONS = {contract.SESSIONS_LABEL: contract.SESSIONS_ENABLED}
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """A cluster; ``kind`` is foreign, stock or offline, ``image`` the operator's and a session's (empty for none)."""
-
-    kind: str
-    kubeconfig: Path
-    image: str
-
-    @property
-    def foreign(self) -> bool:
-        """Whether it is somebody's own cluster, of which nothing but namespaces is made."""
-        return self.kind == "foreign"
+class Cluster(made.Cluster):
+    """A cluster, with what tests do on it."""
 
     def kubectl(self, *arguments: str, input: str | None = None, timeout: float = 60) -> str:  # noqa: A002
         """Run kubectl and return its output; ``RuntimeError`` with its words where it fails."""
@@ -109,15 +98,6 @@ class Cluster:
         return until(look, what, seconds, every=0.25)
 
 
-def load() -> Cluster | None:
-    """Return the cluster that ``make cluster`` left, or ``None``."""
-    try:
-        state = json.loads(STATE.read_text())
-    except (OSError, ValueError):
-        return None
-    return Cluster(state["kind"], Path(state["kubeconfig"]), state["image"])
-
-
 def collect(cluster: Cluster, name: str) -> Path:
     """Keep logs, events and descriptions of our namespaces in a folder of this name; return the folder."""
     folder = FAILURES / name
@@ -135,7 +115,7 @@ def collect(cluster: Cluster, name: str) -> Path:
     keep("nodes.txt", "describe", "nodes")
     listed = keep("namespaces.txt", "get", "namespaces", f"--selector={contract.SESSIONS_LABEL}", "--output=name")
     namespaces = [line.removeprefix("namespace/") for line in listed.splitlines() if line.startswith("namespace/")]
-    for namespace in (OPERATOR_NAMESPACE, *namespaces):
+    for namespace in (NAMESPACE, *namespaces):
         at = f"--namespace={namespace}"
         keep(f"{namespace}.pods.txt", "describe", "pods", at)
         keep(f"{namespace}.pods.yaml", "get", "pods", at, "--output=yaml")

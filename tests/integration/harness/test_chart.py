@@ -12,7 +12,8 @@ import yaml
 from forewarn import settings
 from forewarn.admission.inject import InjectSettings
 from forewarn.admission.registration import registration
-from tests.support.chart import CHART, NAMESPACE, ChartError, helm, one, render
+from tests.kind.places import CHART, NAMESPACE
+from tests.support.chart import ChartError, helm, one, render
 
 MADE_BY_THE_CHART = {"lease", "namespace", "service", "registration", "tlsSecret"}
 """Chart values whose default is made from the release; empty in values.yaml."""

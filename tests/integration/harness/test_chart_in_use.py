@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from forewarn import contract
+from tests.kind.places import CHART
 from tests.support.apiserver import ApiServer
-from tests.support.chart import CHART, helm
+from tests.support.chart import helm
 from tests.support.processes import Process
 
 RELEASE = "charted"

@@ -150,15 +150,15 @@ def test_the_named_cluster_comes_first_and_keeps_the_image_it_was_given(
     environ = {"FOREWARN_KUBECONFIG": str(api_server.kubeconfig), "FOREWARN_IMAGE": "registry.example/forewarn:1"}
     found = cluster.load_image(steps, cluster.up(steps, environ))
     assert (found.kind, found.image) == ("foreign", "registry.example/forewarn:1")
-    assert cluster.load() == found
+    assert cluster.Cluster.load() == found
     assert not cluster.OWN.exists()
 
 
 def test_a_cluster_file_that_cannot_be_read_is_no_cluster(state: Path) -> None:
     state.write_text('{"kind": "offline"')
-    assert cluster.load() is None
+    assert cluster.Cluster.load() is None
     state.write_text('{"what": 1}')
-    assert cluster.load() is None
+    assert cluster.Cluster.load() is None
 
 
 @pytest.fixture
