@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.contract import CONTROLLER_NAMES, IDLE_NAMES, format_instant
+from forewarn.contract import ANNOTATION_NAMES, format_instant
 from forewarn.mirror.episodes import step
 from forewarn.mirror.notices import Around, Rules
 from forewarn.mirror.pods import observe
@@ -30,7 +30,7 @@ extremes = st.sampled_from(
         "warning",
     ]
 )
-contents = st.dictionaries(st.sampled_from([KEYS.key(name) for name in (*CONTROLLER_NAMES, *IDLE_NAMES)]), extremes)
+contents = st.dictionaries(st.sampled_from([KEYS.key(name) for name in ANNOTATION_NAMES]), extremes)
 spans = st.sampled_from([None, 0, 1, 600, 10**12, LARGEST])
 
 
