@@ -9,7 +9,7 @@ from forewarn import contract
 from forewarn.admission import pod as pods
 from forewarn.admission import podinfo
 from forewarn.admission.findings import Finding
-from forewarn.admission.inject import InjectSettings, decide
+from forewarn.admission.inject import InjectSettings, decide_readable
 from forewarn.admission.pod import Malformed, containers, integer, mapping
 from forewarn.admission.podinfo import At
 
@@ -76,15 +76,15 @@ class Verdict:
 
 def judge(pod: Mapping[str, Any], settings: InjectSettings) -> Verdict:
     """Return whether a pod (or pod template) as it is sees warnings and survives a stop, and why not."""
-    if not in_scope(pod, settings.pod_selector):
-        return Verdict(in_scope=False, sees_warnings=False, survives_stop=False, findings=())
     try:
+        found = list(decide_readable(pod, settings).findings)
+        if not pods.in_scope(pod, settings.pod_selector):
+            return Verdict(in_scope=False, sees_warnings=False, survives_stop=False, findings=())
         blind = blind_containers(pod, settings.prefix)
         grace = integer(mapping(pod.get("spec")).get("terminationGracePeriodSeconds"))
     except Malformed as error:
         finding = Finding("unreadable", f"the pod cannot be read: {error}")
         return Verdict(in_scope=True, sees_warnings=False, survives_stop=False, findings=(finding,))
-    found = list(decide(pod, settings).findings)
     if blind and not any(each.rule in ("path-taken", "sub-path", "windows") for each in found):
         names = ", ".join(blind[:3]) + (f" and {len(blind) - 3} more" if len(blind) > 3 else "")
         found.insert(0, Finding("mount", f"no podinfo at {contract.MOUNT_PATH} in {names}: warnings cannot be read"))

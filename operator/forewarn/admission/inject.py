@@ -86,16 +86,21 @@ def decide(pod: Mapping[str, Any], settings: InjectSettings, claims: Collection[
     server would refuse is left for it to refuse.
     """
     try:
-        if not in_scope(pod, settings.pod_selector):
-            return NOTHING
-        if pod.get("spec") is None:
-            return NOTHING
-        spec = mapping(pod["spec"])
-        if is_windows(spec):
-            return Decision((), (findings.windows(),))
-        return _decide(pod, spec, settings, claims)
+        return decide_readable(pod, settings, claims)
     except Malformed:
         return NOTHING
+
+
+def decide_readable(pod: Mapping[str, Any], settings: InjectSettings, claims: Collection[str] = ()) -> Decision:
+    """Do as ``decide``, but raise ``Malformed`` for a pod that cannot be read."""
+    if not in_scope(mapping(pod), settings.pod_selector):
+        return NOTHING
+    if pod.get("spec") is None:
+        return NOTHING
+    spec = mapping(pod["spec"])
+    if is_windows(spec):
+        return Decision((), (findings.windows(),))
+    return _decide(pod, spec, settings, claims)
 
 
 def _decide(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from forewarn import settings
 from forewarn.admission import documents, templates
-from forewarn.admission.inject import InjectSettings, decide
+from forewarn.admission.inject import InjectSettings, decide_readable
+from forewarn.admission.pod import Malformed
 from forewarn.arguments import Parser
 from forewarn.errors import UserError
 
@@ -103,7 +104,11 @@ def inject_text(
             if isinstance(found, templates.Note):
                 warnings.append(f"{found.owner}: {found.text}")
                 continue
-            decision = decide(found.pod, inject, found.claims)
+            try:
+                decision = decide_readable(found.pod, inject, found.claims)
+            except Malformed as error:
+                warnings.append(f"{found.owner}: the pod cannot be read: {error}; passed through")
+                continue
             warnings += [f"{found.owner}: {warning}" for warning in decision.warnings]
             if decision.patch:
                 edits.append((found.path, decision.patch))

@@ -42,11 +42,14 @@ ANY = "*"
 
 @dataclass(frozen=True)
 class Template:
-    """One pod template: what owns it (``Job/train``, with the role where it has several), its path, and its claims."""
+    """One pod template: what owns it (``Job/train``, with the role where it has several), its path, and its claims.
+
+    ``pod`` is as it was written, which may be anything.
+    """
 
     owner: str
     path: Path
-    pod: Mapping[str, Any]
+    pod: Any
     claims: tuple[str, ...] = ()
 
 
@@ -101,7 +104,7 @@ def find(document: Any, extra: Path | None = None, where: Path = ()) -> Iterator
         patterns = (extra,)
     claims = tuple(_claims(document)) if kind == "StatefulSet" and known else ()
     for pattern in patterns:
-        for path, roles_of, pod in _walk(document, pattern):
+        for path, roles_of, pod in _walk(document, pattern, certain=pattern is not extra):
             label = " ".join((owner, *roles_of))
             yield Template(label, (*where, *path), pod, claims)
 
@@ -125,9 +128,15 @@ def _claims(document: Mapping[str, Any]) -> Iterator[str]:
             yield _name(claim)
 
 
-def _walk(place: Any, pattern: Path) -> Iterator[tuple[Path, tuple[str, ...], Mapping[str, Any]]]:
+def _is_pod(value: Any, certain: bool) -> bool:
+    """Whether to look at a value as a pod; where a pod template is ``certain``, also at what cannot be one."""
+    spec = value.get("spec") if isinstance(value, Mapping) else value
+    return spec is not None if certain else spec is not value and isinstance(spec, Mapping)
+
+
+def _walk(place: Any, pattern: Path, certain: bool) -> Iterator[tuple[Path, tuple[str, ...], Any]]:
     if not pattern:
-        if isinstance(place, Mapping) and isinstance(place.get("spec"), Mapping):
+        if _is_pod(place, certain):
             yield (), (), place
         return
     word, rest = pattern[0], pattern[1:]
@@ -139,5 +148,5 @@ def _walk(place: Any, pattern: Path) -> Iterator[tuple[Path, tuple[str, ...], Ma
     elif isinstance(place, list) and str(word).isdigit() and int(word) < len(place):
         keys = [int(word)]
     for key in keys:
-        for path, roles, pod in _walk(place[key], rest):
+        for path, roles, pod in _walk(place[key], rest, certain):
             yield (key, *path), ((str(key), *roles) if word == ANY else roles), pod

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from forewarn import cli
-from forewarn.admission import audit
-from forewarn.admission.inject import InjectSettings, decide
+from forewarn.admission import audit, check_command, goyaml, review
+from forewarn.admission.inject import NOTHING, InjectSettings, decide
+from forewarn.admission.inject_command import inject_text
 from tests.unit.admission import corpus, generated
+from tests.unit.admission.test_review import ask, valid
 
 SETTINGS = InjectSettings()
 
@@ -56,6 +58,54 @@ def test_what_cannot_run_is_not_good(name: str, capsys: pytest.CaptureFixture[st
     code, out = check(capsys, name)
     assert code == 1
     assert "the pod cannot be read: " in out
+
+
+CONTAINERS = "{containers: [{name: a, image: b}]}"
+UNREADABLE = [
+    *(
+        f"{{metadata: {{name: x, {field}}}, spec: {CONTAINERS}}}"
+        for field in (
+            "labels: 5",
+            "labels: [a]",
+            "annotations: 7",
+            "annotations: [x]",
+            "ownerReferences: {kind: DaemonSet}",
+            "ownerReferences: [5]",
+            "ownerReferences: [{kind: DaemonSet, apiVersion: 5}]",
+        )
+    ),
+    f"{{metadata: text, spec: {CONTAINERS}}}",
+    f"{{metadata: [1], spec: {CONTAINERS}}}",
+    "{metadata: {name: x}, spec: 5}",
+    "{metadata: {name: x}, spec: []}",
+    "{metadata: {name: x}, spec: {containers: [5]}}",
+    "{metadata: {name: x}, spec: {os: 5, containers: [{name: a, image: b}]}}",
+    "{metadata: {name: x}, spec: {containers: [{name: a, image: b, env: 5}]}}",
+    "{metadata: {name: x}, spec: {containers: [{name: a, image: b, command: 5}]}}",
+]
+
+
+@pytest.mark.parametrize("where", ["pod", "template"])
+@pytest.mark.parametrize("pod", UNREADABLE)
+def test_what_cannot_be_read_is_said_by_check_passed_by_inject_and_left_by_the_webhook(pod: str, where: str) -> None:
+    text = f"apiVersion: batch/v1\nkind: Job\nmetadata: {{name: x}}\nspec:\n  template: {pod}\n"
+    if where == "pod":
+        text = f"# a pod\napiVersion: v1\nkind: Pod\n{pod[1:-1].replace(', spec:', chr(10) + 'spec:')}\n"
+    (row,) = check_command.check_text("file", text, SETTINGS)
+    assert not row.verdict.good
+    assert [finding.rule for finding in row.verdict.findings] == ["unreadable"]
+    passed, (warning,) = inject_text("file", text, SETTINGS)
+    assert passed == text
+    assert "the pod cannot be read: " in warning
+    assert decide(goyaml.load(pod), SETTINGS) == NOTHING
+    answer, body = ask(valid(object=goyaml.load(pod)))
+    assert (answer.outcome, body["response"]) == (review.UNCHANGED, {"uid": "uid-0", "allowed": True})
+
+
+def test_a_complete_pod_with_a_field_that_cannot_be_read_is_not_good() -> None:
+    pod = corpus.load("complete").pod
+    pod["spec"]["containers"][0]["env"] = 5
+    assert not audit.judge(pod, SETTINGS).good
 
 
 def test_what_inject_made_sees_warnings_unless_it_said_why_not() -> None:

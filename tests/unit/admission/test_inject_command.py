@@ -217,7 +217,7 @@ def test_a_stream_that_cannot_be_read_names_file_and_line_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
-    good.write_text("kind: Pod\nspec: {containers: []}\n")
+    good.write_text("kind: Pod\nspec: {containers: [{name: a}]}\n")
     bad.write_text("a: 1\n---\nb: [1\nc: }\n")
     assert cli.main(["inject", "-f", str(good), "-f", str(bad)]) == 2
     printed = capsys.readouterr()
