@@ -149,16 +149,8 @@ def _node_image(steps: Steps) -> tuple[str, str]:
     else:
         steps.say("stock node image: not here and not to be had; building one (ten to fifteen minutes the first time)")
     node_image.build(steps)
-    _remove_images(OFFLINE_IMAGES, keep=node_image.name())
+    docker.remove_images(OFFLINE_IMAGES, keep=node_image.name())
     return OFFLINE, node_image.name()
-
-
-def _remove_images(pattern: str, keep: str = "") -> None:
-    """Remove images that no container uses; Docker itself refuses the others."""
-    listed = docker.run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", "--filter", f"reference={pattern}")
-    for image in listed.splitlines():
-        if image != keep:
-            subprocess.run(["docker", "rmi", image], capture_output=True, check=False)
 
 
 def _create(steps: Steps, kind: str, image: str) -> Cluster:
@@ -270,8 +262,8 @@ def distclean(steps: Steps) -> None:
     if docker.own_daemon():
         raise UserError(str(cache()), "the Docker daemon on it still runs", "remove the other clusters first")
     if docker.answers():
-        _remove_images(OFFLINE_IMAGES)
-        _remove_images(BASE_IMAGES)
+        docker.remove_images(OFFLINE_IMAGES)
+        docker.remove_images(BASE_IMAGES)
     # A daemon that was killed leaves its data mounted on itself.
     mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for point in sorted((point for point in mounted if Path(point).is_relative_to(cache())), reverse=True):

@@ -8,6 +8,7 @@ caps": ``node/runc-capped`` takes that one capability out of each bundle first.
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import json
 import os
 import re
@@ -51,6 +52,15 @@ def answers() -> bool:
 def has_image(name: str) -> bool:
     """Whether the daemon has an image of this name."""
     return subprocess.run(["docker", "image", "inspect", name], capture_output=True, check=False).returncode == 0
+
+
+def remove_images(pattern: str, keep: str = "") -> list[str]:
+    """Remove images but ``keep``; return their names. Those that a container uses stay: Docker itself refuses."""
+    listed = run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").splitlines()
+    images = [image for image in fnmatch.filter(listed, pattern) if image != keep]
+    for image in images:
+        subprocess.run(["docker", "rmi", image], capture_output=True, check=False)
+    return images
 
 
 def install(steps: Steps, programs: dict[str, str]) -> None:

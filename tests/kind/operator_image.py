@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -84,11 +83,7 @@ def _link(source: str, target: str) -> None:
 
 def remove(keep: str = "") -> list[str]:
     """Remove this checkout's images but ``keep``; return their names."""
-    listed = docker.run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", REPOSITORY).splitlines()
-    own = [image for image in listed if image.startswith(f"{REPOSITORY}:{CHECKOUT_ID}-") and image != keep]
-    for image in own:
-        subprocess.run(["docker", "rmi", image], capture_output=True, check=False)
-    return own
+    return docker.remove_images(f"{REPOSITORY}:{CHECKOUT_ID}-*", keep)
 
 
 def _base(steps: Steps) -> str:
