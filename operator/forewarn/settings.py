@@ -116,10 +116,14 @@ def label(value: str) -> tuple[str, str]:
 
 def labels(value: str) -> dict[str, str]:
     """Read a selector of equal labels, ``key=value,key=value``; empty selects everything."""
+    allowed = "labels as key=value, separated by commas, each key once"
     try:
-        return dict(label(part.strip()) for part in value.split(",")) if value.strip() else {}
+        pairs = [label(part.strip()) for part in value.split(",")] if value.strip() else []
     except ValueError:
-        raise ValueError("labels as key=value, separated by commas") from None
+        raise ValueError(allowed) from None
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(allowed)
+    return dict(pairs)
 
 
 def lease(value: str) -> tuple[str, str] | None:

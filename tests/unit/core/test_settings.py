@@ -41,6 +41,7 @@ def test_flags_are_parsed_into_settings() -> None:
         ("annotation-prefix", "Galends/"),
         ("sessions-label", "sessions"),
         ("pod-selector", "a in (b)"),
+        ("pod-selector", "a=b, a=c"),
         ("whole-map", "yes"),
         ("lease", "name"),
         ("port", "65536"),
