@@ -7,6 +7,7 @@ BIN := .venv/bin
 export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/forewarn
 
 KIND := PYTHONPATH=operator:. $(PYTHON) -m tests.kind
+STAGES := PYTHONPATH=operator:. $(BIN)/python -m tests.stages
 
 .PHONY: help setup unit soak lint docs format locks tools tools-path cluster image deploy cluster-down integration e2e test demo bench clean distclean torch-env inpod
 help: ## list the targets
@@ -52,8 +53,8 @@ image: setup ## that cluster with the operator's image in it
 cluster-down: .python ## remove this checkout's kind cluster
 	@$(KIND) down
 
-integration: setup tools ## the tests against a real API server as a plain process (no docker)
-	@$(BIN)/pytest tests/integration -q -n 2
+integration: setup ## the tests against a real API server as a plain process (no docker)
+	@$(STAGES) integration
 
 TORCH := $(FOREWARN_CACHE)/torch-venv
 torch-env: setup ## an environment with torch and its frameworks (CPU use; 7 GB, two minutes), outside the checkout
@@ -64,16 +65,14 @@ torch-env: setup ## an environment with torch and its frameworks (CPU use; 7 GB,
 	  cp locks/torch.txt $(TORCH)/installed.txt; \
 	fi; echo "torch-env: $(TORCH) is ready"
 
-inpod: torch-env ## the in-pod tests with real torch, numpy, Lightning, transformers and MPI, and real kills
-	@PYTHONPATH=operator $(TORCH)/bin/python -m pytest tests/integration/inpod --confcutdir=tests/integration/inpod -q -m torch -n 2
+inpod: setup ## the in-pod tests with real torch, numpy, Lightning, transformers and MPI, and real kills
+	@$(STAGES) inpod
 
 e2e: setup ## the tests on the cluster
-	@$(KIND) image
-	@$(BIN)/pytest tests/e2e -q -n 4 --dist=loadfile -m 'not soak and not disruptive'
-	@$(BIN)/pytest tests/e2e -q -m 'disruptive and not soak'
+	@$(STAGES) e2e
 
 test: setup ## everything: lint, unit, integration, in the pod with torch, end to end; all set-up included
-	@PYTHONPATH=operator:. $(BIN)/python -m tests.stages
+	@$(STAGES)
 
 demo: deploy ## the main job, played and told: warned, withdrawn, warned again, stale, preempted
 	@tools/demo

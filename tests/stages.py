@@ -191,7 +191,8 @@ def main(names: list[str]) -> int:
         print(f"error: no stage {', '.join(sorted(unknown))}; one of: {', '.join(NAMES)}", file=sys.stderr)
         return 2
     wanted |= set().union(*(NEEDED.get(name, set()) for name in wanted))
-    shutil.rmtree(FAILURES, ignore_errors=True)
+    if "e2e" in wanted:
+        shutil.rmtree(FAILURES, ignore_errors=True)
     started = time.monotonic()
     outcomes = in_turn(["tools"], wanted)
     if not any(outcome.code for outcome in outcomes):
@@ -212,7 +213,7 @@ def summarise(outcomes: Sequence[Outcome], wanted: set[str], seconds: float) -> 
     for outcome in outcomes:
         for reason, count in sorted(outcome.reasons.items()):
             print(f"skipped in {outcome.stage.name}: {count} × {reason}")
-    for folder in sorted(FAILURES.glob("*")):
+    for folder in sorted(FAILURES.glob("*")) if "e2e" in wanted else ():
         print(f"kept of the cluster: {folder.relative_to(BUILD.parent)}")
     if not_run := sorted(wanted - {outcome.stage.name for outcome in outcomes}):
         print(f"not run: {', '.join(not_run)}")
