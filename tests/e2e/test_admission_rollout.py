@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from lightkube.resources.core_v1 import Pod, Secret
@@ -73,7 +73,7 @@ class Stream:
                 "spec": {"schedulerName": "nobody", "restartPolicy": "Never", "containers": [container]},
             }
             try:
-                self.made.append(client.create(Pod.from_dict(body)).to_dict())
+                self.made.append(client.create(cast("Pod", Pod.from_dict(body))).to_dict())
             except kube.FAILURES as error:
                 self.failed.append(str(error))
             due += step

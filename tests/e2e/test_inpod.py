@@ -104,7 +104,7 @@ def story(home: Home) -> dict[str, object]:
         manifest = home.pod(name, "sh", "-c", TRAIN)
         manifest["spec"]["nodeName"] = node  # type: ignore[index]
         pods[name] = {"manifest": manifest}
-    first = [
+    first: list[dict[str, object]] = [
         {"expect-log": "step 20 "},
         {"warn": {"at": "now+50s", "risk": "0.50"}},
         {"expect-log": "termination warning; going on"},
@@ -121,7 +121,7 @@ def story(home: Home) -> dict[str, object]:
         {"expect-grace": {"seconds": "600", "lasted-at-most": "20s"}},
         {"expect-gone": None},
     ]
-    second = [{"create": None}, {"expect-log": "step "}]
+    second: list[dict[str, object]] = [{"create": None}, {"expect-log": "step "}]
     steps = [{"pod": "first", **step} for step in first] + [{"pod": "second", **step} for step in second]
     return {"about": "a trainer that heeds", "pods": pods, "steps": steps}
 

@@ -36,7 +36,7 @@ class Login:
 
     @property
     def environ(self) -> dict[str, str]:
-        tools = f"{Path(sys.executable).parent}:{program('kubectl').parent}:{os.environ['PATH']}"
+        tools = f"{Path(sys.executable).parent}:{Path(program('kubectl')).parent}:{os.environ['PATH']}"
         own = {"PATH": tools, "KUBECONFIG": str(self.directory / "kubeconfig"), "HOME": str(self.directory)}
         return {**own, "K8S_DOCKER_IMAGE": self.cluster.image, "K8S_IMAGE_PULL_POLICY": self.pull_policy}
 

@@ -206,7 +206,7 @@ class ApiServer:
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002  (as subprocess names it)
         """Run kubectl as cluster-admin and return its output; ``CalledProcessError`` where it fails."""
-        argv = [str(program("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
+        argv = [program("kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
         ran = subprocess.run(argv, input=input, check=True, capture_output=True, text=True, timeout=60)
         return ran.stdout
 

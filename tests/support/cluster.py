@@ -32,7 +32,7 @@ class Cluster(made.Cluster):
     def _kubectl(
         self, arguments: Sequence[str], text: str | None, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
-        argv = [str(program("kubectl")), f"--kubeconfig={self.kubeconfig}", *arguments]
+        argv = [program("kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
         ran = subprocess.run(argv, input=text, check=False, capture_output=True, text=True, timeout=timeout)
         if ran.returncode:
             raise RuntimeError(f"kubectl {' '.join(arguments)}: {ran.stderr.strip()}")

@@ -15,9 +15,9 @@ def cache() -> Path:
     return Path(named) if named else home / "forewarn"
 
 
-def program(name: str) -> Path:
+def program(name: str) -> str:
     """Return the path of a program that ``make tools`` builds; ``UserError`` where it is not there."""
     path = cache() / "bin" / name
     if not os.access(path, os.X_OK):
         raise UserError(str(path), "this program is missing", "make tools builds it")
-    return path
+    return str(path)

@@ -61,11 +61,11 @@ def test_the_api_server_accepts_every_job_at_the_edges(api_server: ApiServer, na
 
 def test_kubectl_reads_every_manifest_as_it_is_meant(api_server: ApiServer, namespace: str) -> None:
     for case in cases():
-        command = [program("kubectl"), "--kubeconfig", api_server.kubeconfig, "-n", namespace, "create"]
-        command += ["--dry-run=client", "--validate=ignore", "-o", "json", "-f", case.expected]
+        command = [program("kubectl"), f"--kubeconfig={api_server.kubeconfig}", "-n", namespace, "create"]
+        command += ["--dry-run=client", "--validate=ignore", "-o", "json", "-f", str(case.expected)]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
         assert answer.returncode == 0, f"{case.name}: {answer.stderr}"
-        decoder, text, read = json.JSONDecoder(), answer.stdout, []
+        decoder, text, read = json.JSONDecoder(), answer.stdout, list[dict[str, Any]]()
         while text.strip():
             value, end = decoder.raw_decode(text.strip())
             text = text.strip()[end:]

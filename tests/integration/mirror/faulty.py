@@ -77,8 +77,8 @@ class Faults:
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         self.requests += 1
-        if self.refuse is not None and (answer := self.refuse(request)) is not None:
-            return answer
+        if self.refuse is not None and (refusal := self.refuse(request)) is not None:
+            return refusal
         headers = {key: value for key, value in request.headers.items() if key.lower() in ("accept", "content-type")}
         url = self._server.url + request.raw_path
         async with self._session.request(

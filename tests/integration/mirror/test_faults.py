@@ -134,7 +134,7 @@ def test_a_refusal_in_one_namespace_stops_nobody_else(
         reader = {
             **binding,
             "metadata": {"name": "reader"},
-            "roleRef": {**reference, "name": f"reader-{strict.namespace}"},
+            "roleRef": reference | {"name": f"reader-{strict.namespace}"},
         }
         strict.ok("POST", path, reader)
         strict.ok("DELETE", f"{path}/mirror")

@@ -94,7 +94,10 @@ def test_forged_stories_and_endless_instants_keep_nobody_from_being_told(
     with MirrorProcess(api_server.kubeconfig, tmp_path / "mirror.log", "-n", sessions.namespace) as mirror:
         mirror.ready()
         for name in ("endless", "huge", "train"):
-            until(lambda name=name: genuine(sessions, name) == ["TerminationWarning"], f"the warning of {name}")
+            until(
+                lambda name=name: genuine(sessions, name) == ["TerminationWarning"],  # type: ignore[misc]
+                f"the warning of {name}",
+            )
         sessions.delete("huge")
         until(lambda: genuine(sessions, "huge")[1:] == ["SessionStopping"], "the stop")
         assert "Traceback" not in mirror.output()

@@ -120,7 +120,7 @@ def _volume_source(chance: random.Random, *, likely_downward: bool) -> dict[str,
 
 
 def _items(chance: random.Random) -> list[dict[str, Any]]:
-    items = []
+    items: list[dict[str, Any]] = []
     for name, field in _KEYS.podinfo_items():
         roll = chance.random()
         if roll < 0.5:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -105,7 +106,8 @@ def test_a_warning_is_short_printable_and_names_the_container() -> None:
 def test_rubbish_is_left_as_it_is_and_never_raises() -> None:
     for seed in SEEDS:
         decide(generated.broken(seed), SETTINGS)
-    for value in (None, 1, "x", [], {}, {"spec": None}, {"spec": []}, {"metadata": [], "spec": {}}):
+    values: list[Any] = [None, 1, "x", [], {}, {"spec": None}, {"spec": []}, {"metadata": [], "spec": {}}]
+    for value in values:
         assert decide({"spec": {"containers": value}} if value else {}, SETTINGS).patch is not None
         if not isinstance(value, dict):
             assert decide({"metadata": value, "spec": value}, SETTINGS) == NOTHING

@@ -47,7 +47,7 @@ esac
 
 def launch_sh(*flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
     own = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "FOREWARN": str(FOREWARN), **environ}
-    call = [LAUNCH, "--user", "alice", "-N", "session", *flags]
+    call = [str(LAUNCH), "--user", "alice", "-N", "session", *flags]
     return subprocess.run(
         call, env=own, capture_output=True, text=True, check=False, timeout=50, stdin=subprocess.DEVNULL
     )

@@ -21,7 +21,7 @@ from tests.unit.mirror.sessions import RULES, at, seen, text
 POD = Target("Pod", "team", "train", "u1")
 instants = st.integers(-7200, 7200).map(text)
 hostile = st.one_of(st.text(max_size=60), st.sampled_from(["", " ", "tomorrow", "\x1b[2J", "{}", "\ud83d"]))
-annotations = st.fixed_dictionaries(
+contents = st.fixed_dictionaries(
     {},
     optional={
         "guaranteed-until": st.one_of(instants, hostile),
@@ -58,7 +58,7 @@ def _ending(draw: st.DrawFn) -> dict[str, object]:
 def looks(draw: st.DrawFn) -> Look:
     after = draw(st.one_of(st.floats(0, 600), st.floats(0, 5), st.just(-300.0), st.just(4000.0)))
     observed = seen(
-        draw(annotations),
+        draw(contents),
         limit_seconds=draw(st.sampled_from([None, 60, 3600])),
         sees_podinfo=draw(st.booleans()),
         **_ending(draw),
@@ -76,7 +76,7 @@ def play(sequence: list[Look], *, restarts: bool) -> tuple[list[Notice | Restate
     for look in sequence:
         now += look.after
         if restarts and look.restart and stored:
-            recovered = events.recover(list(stored.values())[-1:])  # type: ignore[arg-type]
+            recovered = events.recover(list(stored.values())[-1:])
             story = recovered["team", "u1"].story
         result = step(story, look.seen, look.around, at(now), RULES)
         again = step(result.story, look.seen, look.around, at(now), RULES)

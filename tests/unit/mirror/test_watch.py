@@ -15,7 +15,7 @@ from forewarn.mirror.watch import DEAD_SECONDS, Scope, Watch
 
 
 def make(scope: Scope) -> Watch:
-    watch = Watch(PROXY_CONF, scope, Clock(), None, lambda pod: pod)  # type: ignore[arg-type, return-value]
+    watch = Watch(PROXY_CONF, scope, Clock(), None, lambda pod: pod)  # type: ignore[arg-type]
     watch._thread = threading.current_thread()
     return watch
 

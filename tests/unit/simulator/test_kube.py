@@ -236,7 +236,7 @@ def test_own_mistakes_are_not_explained_away() -> None:
     with pytest.raises(ZeroDivisionError), kube.explained("divide"):
         _ = 1 / 0
     with pytest.raises(KeyError), kube.explained("look up"):
-        _ = {}["x"]
+        _ = dict[str, str]()["x"]
 
 
 def test_an_api_error_without_a_request() -> None:

@@ -240,7 +240,7 @@ steps:
 cleanup:
   - {pod: a, withdraw: }
 """
-VALUES = [
+VALUES: list[Any] = [
     None,
     [],
     {},
