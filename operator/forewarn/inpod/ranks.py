@@ -54,11 +54,16 @@ class TorchRanks(Ranks):
         self.world = dist.group.WORLD
         self._group = dist.new_group(backend="gloo")
         self._save_group: Any = None
+        # A thread of gloo drops its reference after the call has returned. Were that the last one, it would wait for
+        # the interpreter's lock, and abort the process when the interpreter ends meanwhile: so each tensor is kept.
+        self._tensors: dict[int, Any] = {}
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
 
     def highest(self, values: Sequence[int]) -> list[int]:
         """Return for each position the highest value that a rank has there (one all-reduce)."""
-        tensor = self._torch.tensor(list(values), dtype=self._torch.int64)
+        given = self._torch.tensor(list(values), dtype=self._torch.int64)
+        tensor = self._tensors.setdefault(len(values), given)
+        tensor.copy_(given)
         self._dist.all_reduce(tensor, op=self._dist.ReduceOp.MAX, group=self._group)
         return [int(value) for value in tensor.tolist()]
 
