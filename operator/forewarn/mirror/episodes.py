@@ -63,8 +63,6 @@ class _Teller:
         if self.story.over:
             return
         if self.seen.ended or self.seen.deleted or self.around.gone_at:
-            if self.withdrawn:
-                self.withdraw("")
             self.end()
             return
         self.annotations()
@@ -335,12 +333,13 @@ class _Teller:
         by_limit = ended.reason == "DeadlineExceeded"
         if self.story.open or (by_limit and self.now - at < RECENT):
             why = "its runtime limit ran out" if by_limit else quote(ended.reason, 60) if ended.reason else ""
-            self.finish(f"at {utc(at)}: {ended.phase}" + (f", {why}" if why else ""))
+            when = f"at {utc(ended.at)}" if ended.at else f"before {utc(self.now)}"
+            self.finish(f"{when}: {ended.phase}" + (f", {why}" if why else ""))
         else:
             self.story = replace(self.story, over=ENDED)
 
     def finish(self, how: str) -> None:
-        values = {"how": how, "warned": _warned_of(self.story) if self.story.open else ""}
+        values = {"how": how, "warned": _warned_of(self.story) + self.taken_back if self.story.open else ""}
         self.note(Reason.SessionEnded, values, {"over": ENDED, "state": NONE}, on_job=self.story.open)
 
     def stopping(self, deleted: datetime) -> None:
@@ -359,6 +358,11 @@ class _Teller:
         }
         self.note(Reason.SessionStopping, values, {"over": STOPPING, "state": NONE}, on_job=self.story.open)
 
+    @property
+    def taken_back(self) -> str:
+        """Say of an open episode that its warning went with the session: "withdrawn" would promise that it goes on."""
+        return ", a warning that was taken back by then" if self.withdrawn else ""
+
     def grace(self, deleted: datetime) -> str:
         seconds = self.seen.grace_seconds
         if not seconds:
@@ -371,7 +375,7 @@ class _Teller:
         if self.story.open and first is not None:
             ahead = (deleted - first).total_seconds()
             when = f"{span(ahead)} before" if ahead > 0 else "only just then"
-            return f"it was warned {when}, of a stop from {_when(at)} on"
+            return f"it was warned {when}, of a stop from {_when(at)} on{self.taken_back}"
         if self.facts.warning_at is not None:
             # The files in the pod freeze at the delete: a warning that came with it may not have arrived.
             return f"a warning for {utc(self.facts.warning_at)} was on it, which was not seen before"

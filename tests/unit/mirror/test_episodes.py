@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -235,14 +236,22 @@ def test_a_delete_seen_late_states_its_true_instant() -> None:
     assert "stop at 2026-11-29 19:00:00 UTC (seen 2 min later); it was not warned" in told.notices[0].note
 
 
-def test_a_withdrawal_missed_before_the_delete_is_told_first() -> None:
+@pytest.mark.parametrize(
+    ("end", "reason", "said"),
+    [
+        ({"deleted": at(90)}, "SessionStopping", "it was warned 2 min before, of a stop from"),
+        ({"ended": Ended("Succeeded", "", at(90))}, "SessionEnded", "Succeeded; it was warned of a stop from"),
+    ],
+)
+def test_a_warning_that_went_with_the_session_is_not_called_withdrawn(
+    end: dict[str, Any], reason: str, said: str
+) -> None:
     told = Told()
     told.look(0, seen(warned(900)))
-    assert told.look(100, seen(deleted=at(90)), Around(cause="")) == [
-        "TerminationWarningWithdrawn",
-        "SessionStopping",
-    ]
-    assert "an earlier warning was withdrawn" in told.notices[-1].note
+    assert told.look(100, seen(**end), Around(cause="")) == [reason]
+    assert said in told.notices[-1].note
+    assert "on, a warning that was taken back by then" in told.notices[-1].note
+    assert not told.story.open
 
 
 def test_a_pod_that_never_had_a_node_goes_quietly() -> None:
@@ -255,6 +264,13 @@ def test_a_terminal_phase_ends_an_episode_and_says_which() -> None:
     assert told.look(100, seen(warned(900), ended=Ended("Succeeded", "", at(90)))) == ["SessionEnded"]
     assert "Succeeded" in told.notices[-1].note
     assert not told.story.open
+
+
+def test_an_end_without_an_instant_is_not_given_one() -> None:
+    told = Told()
+    told.look(0, seen(warned(900)))
+    told.look(100, seen(warned(900), ended=Ended("Failed", "Evicted", None)))
+    assert "ended before 2026-11-29 19:01:40 UTC: Failed, “Evicted”" in told.notices[-1].note
 
 
 def test_an_end_by_the_runtime_limit_is_told_without_an_episode() -> None:
