@@ -15,7 +15,6 @@ import pytest
 
 from forewarn import kube
 from forewarn.contract import Keys
-from forewarn.mirror.catalogue import Reason
 from forewarn.simulator import command, report, scenario
 from forewarn.simulator.runner import Played, Runner
 from tests.support.cluster import Cluster
@@ -127,8 +126,7 @@ def story(home: Home) -> dict[str, object]:
 
 
 async def play(path: Path, home: Home) -> Played:
-    around = scenario.Surroundings(KEYS, home.cluster.image, command.render, tuple(reason.name for reason in Reason))
-    read = scenario.read(path, around)
+    read = scenario.read(path, command.surroundings(KEYS, home.cluster.image))
     async with kube.async_client(kube.connect(home.cluster.kubeconfig)) as client:
         return await Runner(read, client, home.namespace, environ={}).play()
 

@@ -18,7 +18,6 @@ import pytest
 from forewarn import kube
 from forewarn.contract import Keys
 from forewarn.errors import UserError
-from forewarn.mirror.catalogue import Reason
 from forewarn.simulator import command, report, scenario
 from forewarn.simulator.runner import Played, Runner
 from tests.support.cluster import FAILURES, SESSIONS, Cluster
@@ -53,9 +52,8 @@ async def play(name: str, cluster: Cluster, namespace: str) -> Outcome:
         kube.VARIABLE: cluster.kubeconfig,
         "PATH": f"{tools}:{os.environ['PATH']}",
     }
-    around = scenario.Surroundings(KEYS, cluster.image, command.render, tuple(reason.name for reason in Reason))
     try:
-        read = scenario.read(path_of(name), around)
+        read = scenario.read(path_of(name), command.surroundings(KEYS, cluster.image))
         async with kube.async_client(kube.connect(cluster.kubeconfig)) as client:
             return Outcome(await Runner(read, client, namespace, environ=environ).play())
     except UserError as error:

@@ -230,6 +230,7 @@ def test_two_of_each_stand_apart(objects: list[dict[str, Any]]) -> None:
         "sessionsLabel=enabled",
         "annotationPrefix=Galends/",
         "podSelector=a",
+        r"podSelector=a=b\,a=c",
         "lease=nameonly",
         "wholeMap=maybe",
         "admission.replicas=0",
