@@ -34,9 +34,9 @@ class Faults:
         self.ahead = timedelta()
         self.requests = 0
         self._watches: dict[web.StreamResponse, asyncio.Event] = {}
-        self._loop = asyncio.new_event_loop()
         self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        # What still waits at the end is cancelled there.
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     def __enter__(self) -> Faults:
         self._thread.start()
@@ -44,16 +44,16 @@ class Faults:
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._ends.set)
         self._thread.join(10)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._open())
+    async def _serve(self) -> None:
+        self._loop, self._ends = asyncio.get_running_loop(), asyncio.Event()
+        await self._open()
         self._started.set()
-        self._loop.run_forever()
-        self._loop.close()
+        await self._ends.wait()
+        await self._runner.cleanup()
+        await self._session.close()
 
     async def _open(self) -> None:
         admin = yaml.safe_load(self._server.kubeconfig.read_text())
@@ -70,10 +70,6 @@ class Faults:
         admin["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
         admin["users"][0]["user"] = {}
         self.kubeconfig.write_text(yaml.safe_dump(admin))
-
-    async def _close(self) -> None:
-        await self._runner.cleanup()
-        await self._session.close()
 
     async def _pass(self, request: web.Request) -> web.StreamResponse:
         self.requests += 1
