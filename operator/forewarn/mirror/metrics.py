@@ -62,6 +62,7 @@ class Metrics:
         )
         self.dropped = self._counter("events_dropped", "Events given up as invalid or as too many for one pod.")
         self.owed = self._gauge("events_owed", "Events decided and not yet stored.")
+        self.behind = self._gauge("behind_seconds", "Age of the oldest Event that is decided and not yet stored.")
         self.refusing = self._gauge("namespaces_refusing", "Namespaces that refuse Events now.")
         self.unreadable = self._counter("unreadable_values", "Annotations that could not be read, by key.", "key")
         self.podinfo_missing = self._counter("podinfo_missing", "Sessions that could not read a warning.")

@@ -156,6 +156,7 @@ class Mirror:
         for state, count in engine.count().items():
             metrics.sessions.labels(state).set(count)
         metrics.owed.set(engine.writer.owed)
+        metrics.behind.set(engine.writer.behind())
         metrics.refusing.set(len(engine.writer.refusing))
         metrics.watch_age.set(self._watch.age)
         metrics.watch_restarts.set(self._watch.restarts)

@@ -114,6 +114,11 @@ class Writer:
         """How many Events are owed."""
         return sum(len(line.owed) for line in self._lines.values())
 
+    def behind(self) -> float:
+        """Return the age in seconds of the oldest Event that is owed; 0 if none is."""
+        now = asyncio.get_running_loop().time()
+        return now - min((line.owed[0].since for line in self._lines.values() if line.owed), default=now)
+
     @property
     def refusing(self) -> tuple[str, ...]:
         """The namespaces that refuse Events now."""
