@@ -18,7 +18,7 @@ from tests.support.programs import program
 START_SECONDS = 60.0
 """How long a start may take; two cores that also compile something are slow."""
 
-GARBAGE = "400"
+GOGC = "400"
 """Go's GOGC: on a heap as small as a test's the default collects many times a second."""
 
 
@@ -138,7 +138,7 @@ class ApiServer:
                 *self._flags,
             ],
             self.directory / f"kube-apiserver.{self._starts}.log",
-            env={"GOGC": GARBAGE},
+            env={"GOGC": GOGC},
         )
         self._server.until(self.ready, "/readyz", START_SECONDS)
 

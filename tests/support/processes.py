@@ -91,12 +91,14 @@ class Process:
         """Wait as ``waiting.until`` does; ``RuntimeError`` if the program ends first."""
 
         def alive() -> T | Literal[False] | None:
+            # Asked first: what it did just before its end counts.
+            code = self.code
             found = look()
-            if not found and self.code is not None:
-                raise RuntimeError(f"{self.name} ended with {self.code} before {what}:\n{self.tail()}")
+            if not found and code is not None:
+                raise RuntimeError(f"{self.name} ended with {code} before {what}:\n{self.tail()}")
             return found
 
-        return until(alive, lambda: f"{what} of {self.name}, which says:\n{self.tail()}", seconds)
+        return until(alive, lambda: f"{self.name}: {what}; it says:\n{self.tail()}", seconds)
 
     def stop(self, timeout: float = 15) -> int:
         """End it by SIGTERM, its whole group by SIGKILL after ``timeout`` seconds; return the exit code."""

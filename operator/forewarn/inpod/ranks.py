@@ -55,7 +55,8 @@ class TorchRanks(Ranks):
         self._group = dist.new_group(backend="gloo")
         self._save_group: Any = None
         # A thread of gloo drops its reference after the call has returned. Were that the last one, it would wait for
-        # the interpreter's lock, and abort the process when the interpreter ends meanwhile: so each tensor is kept.
+        # the interpreter's lock, and abort the process when the interpreter ends meanwhile: so one tensor of each
+        # length is kept, for as long as this object is.
         self._tensors: dict[int, Any] = {}
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
 

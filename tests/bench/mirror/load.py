@@ -90,7 +90,7 @@ class Controller:
         if not answer.startswith(b"http/1.1 200 "):
             raise AssertionError(f"pod {name}: {answer!r}")
         _, known, rest = answer.partition(b"content-length:")
-        # The API server's JSON holds no line break of its own, so this is the end of the last chunk.
+        # JSON holds no bare carriage return, so this is the end of the last chunk.
         await (reader.readexactly(int(rest.split(b"\r\n")[0])) if known else reader.readuntil(b"\r\n0\r\n\r\n"))
         self._idle.put_nowait(connection)
 
@@ -119,7 +119,7 @@ async def controller(
 
 
 def kubeconfig_with_token(server: ApiServer) -> Path:
-    """Return the kubeconfig of a ServiceAccount, as who runs in the cluster has one: its token is checked once.
+    """Return the kubeconfig of an all-powerful ServiceAccount: a token is checked once, as of who runs in the cluster.
 
     A client certificate is verified at every request.
     """

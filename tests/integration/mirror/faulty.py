@@ -46,6 +46,7 @@ class Faults:
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._ends.set)
         self._thread.join(10)
+        assert not self._thread.is_alive(), "the proxy does not end"
 
     async def _serve(self) -> None:
         self._loop, self._ends = asyncio.get_running_loop(), asyncio.Event()
@@ -58,7 +59,7 @@ class Faults:
     async def _open(self) -> None:
         admin = yaml.safe_load(self._server.kubeconfig.read_text())
         context = ssl.create_default_context(cadata=self._server.ca.decode())
-        context.load_cert_chain(self._server.directory / "admin.crt", self._server.directory / "admin.key")
+        context.load_cert_chain(*self._server.admin_pair)
         connector = aiohttp.TCPConnector(limit=0, ssl=context)
         self._session = aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
         app = web.Application(client_max_size=2**24)

@@ -26,6 +26,7 @@ class MirrorProcess(Process):
     def __init__(self, kubeconfig: Path, log: Path, *flags: str, environ: Mapping[str, str] | None = None) -> None:
         argv = [sys.executable, "-m", "forewarn.cli", "run", "mirror", f"--kubeconfig={kubeconfig}", "--health-port=0"]
         super().__init__([*argv, *flags], log, environ)
+        self.name = "the mirror"
 
     def __exit__(self, *_: object) -> None:
         self.kill()
@@ -141,6 +142,11 @@ class Sessions:
 
     def until(self, name: str, reasons: Sequence[str], seconds: float = 20.0) -> list[dict[str, Any]]:
         """Wait until a pod has exactly these Events, in this order."""
-        wanted = list(reasons)
-        until(lambda: self.reasons(name) == wanted, lambda: f"{name}: {self.reasons(name)}, not {wanted}", seconds)
+        wanted, found = list(reasons), list[str]()
+
+        def look() -> bool:
+            found[:] = self.reasons(name)
+            return found == wanted
+
+        until(look, lambda: f"{name}: {found}, not {wanted}", seconds)
         return self.events(name)

@@ -94,7 +94,7 @@ def test_a_delete_is_the_last_word_with_its_true_instant_and_grace(sessions: Ses
     sessions.delete("train", 0)
     pods = f"/api/v1/namespaces/{sessions.namespace}/pods"
     until(lambda: not sessions.ok("GET", pods)["items"], "the pod is gone")
-    until(lambda: mirror.metric("forewarn_mirror_sessions") == 0, "the mirror knows that it is gone")
+    mirror.until(lambda: mirror.metric("forewarn_mirror_sessions") == 0, "the mirror knows that it is gone")
     assert len(sessions.events("train")) == 2
 
 

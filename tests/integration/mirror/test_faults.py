@@ -16,7 +16,6 @@ from tests.integration.mirror.faulty import Faults, status
 from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess, Sessions, at, pod_body, warning
 from tests.integration.mirror.test_start import RULES
 from tests.support.apiserver import ApiServer
-from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -139,7 +138,7 @@ def test_a_refusal_in_one_namespace_stops_nobody_else(
         strict.ok("POST", path, reader)
         strict.ok("DELETE", f"{path}/mirror")
         strict.create(pod_body("train", warning(900)))
-        until(lambda: mirror.metric("forewarn_mirror_event_refusals_total"), "the refusal")
+        mirror.until(lambda: mirror.metric("forewarn_mirror_event_refusals_total"), "the refusal")
         assert f'namespace="{strict.namespace}"' in mirror.get("/metrics")[1]
         # What happens meanwhile is owed in order.
         strict.annotate("train", NO_WARNING)
@@ -161,10 +160,10 @@ def test_a_namespace_that_is_being_deleted_is_dropped_quietly(
         mirror.ready()
         ending.ok("DELETE", f"/api/v1/namespaces/{ending.namespace}")
         ending.annotate("train", warning(900))
-        until(lambda: "TerminationWarning" in mirror.output(), "it is decided")
+        mirror.until(lambda: "TerminationWarning" in mirror.output(), "it is decided")
         free.create(pod_body("train", warning(900)))
         free.until("train", ["TerminationWarning"], 5)
-        until(lambda: mirror.metric("forewarn_mirror_events_owed") == 0, "nothing is owed")
+        mirror.until(lambda: mirror.metric("forewarn_mirror_events_owed") == 0, "nothing is owed")
         assert "level=warning" not in mirror.output()
         assert "level=error" not in mirror.output()
 
@@ -174,12 +173,12 @@ def test_a_mirror_that_cannot_write_at_all_is_unready_and_recovers(
 ) -> None:
     faults.refuse = lambda request: status(500, "InternalError") if writes_event(request) else None
     sessions.create(pod_body("train", warning(900)))
-    until(lambda: mirror.get("/readyz")[0] == 503, "unready", 30)
+    mirror.until(lambda: mirror.get("/readyz")[0] == 503, "unready", 30)
     assert mirror.get("/readyz")[1] == "no Event can be written\n"
     assert mirror.get("/healthz")[0] == 200
     faults.refuse = None
     sessions.until("train", ["TerminationWarning"])
-    until(lambda: mirror.get("/readyz")[0] == 200, "ready again")
+    mirror.until(lambda: mirror.get("/readyz")[0] == 200, "ready again")
 
 
 @pytest.mark.parametrize("minutes", [-5, 5])

@@ -146,9 +146,9 @@ def test_a_pod_out_of_the_selectors_sight_goes_on_where_it_was(
         sessions.annotate("train", instant)
         sessions.until("train", expected)
         label(None)
-        until(lambda: mirror.metric("forewarn_mirror_sessions") == 0, "the pod is out of sight")
+        mirror.until(lambda: mirror.metric("forewarn_mirror_sessions") == 0, "the pod is out of sight")
         label("yes")
-        until(lambda: mirror.metric("forewarn_mirror_sessions") == 1, "the pod is seen again")
+        mirror.until(lambda: mirror.metric("forewarn_mirror_sessions") == 1, "the pod is seen again")
         sessions.annotate("train", NO_WARNING)
         told = sessions.until("train", [*expected, "TerminationWarningWithdrawn"])
         assert json.loads(told[-1]["metadata"]["annotations"][events.STORY])["episode"] == 2

@@ -12,7 +12,6 @@ import yaml
 
 from tests.integration.mirror.support import MirrorProcess, Sessions, pod_body, warning
 from tests.support.apiserver import ApiServer
-from tests.support.waiting import until
 
 RULES = [
     {"apiGroups": [""], "resources": ["pods", "namespaces"], "verbs": ["get", "list", "watch"]},
@@ -92,8 +91,7 @@ def test_the_charts_rights_are_enough(api_server: ApiServer, session_namespace: 
     sessions.create(pod_body("train", warning(900)))
     flags = (f"--lease={session_namespace}/forewarn-mirror", "--log-format=json")
     with MirrorProcess(kubeconfig, tmp_path / "mirror.log", *flags) as mirror:
-        # The log is JSON here, so that the port is looked for in it.
-        until(lambda: '"health_port": ' in mirror.output(), "the mirror's start")
+        mirror.ready()
         sessions.until("train", ["TerminationWarning"])
         for line in mirror.output().splitlines():
             json.loads(line)
@@ -152,12 +150,12 @@ def test_a_namespace_is_followed_while_it_is_labelled(
 
     with MirrorProcess(api_server.kubeconfig, tmp_path / "mirror.log") as mirror:
         mirror.ready()
-        until(lambda: "first lists are complete" in mirror.output(), "the first lists")
+        mirror.until(lambda: "first lists are complete" in mirror.output(), "the first lists")
         assert late.events() == []
         label("enabled")
         late.until("train", ["TerminationWarning"])
         label(None)
-        until(lambda: "no session namespace any more" in mirror.output(), "the label is gone")
+        mirror.until(lambda: "no session namespace any more" in mirror.output(), "the label is gone")
         late.create(pod_body("later", warning(900)))
         label("enabled")
         late.until("later", ["TerminationWarning"])

@@ -104,13 +104,6 @@ async def pods(client: AsyncClient, namespace: str) -> list[str]:
     ]
 
 
-async def until_warned(client: AsyncClient, namespace: str) -> None:
-    """Wait until the warning stands on the pod; the simulator may still wait for the answer to it."""
-    async for _, pod in client.watch(Pod, namespace=namespace):
-        if pod.metadata and AT in (pod.metadata.annotations or {}):
-            return
-
-
 ANSWERED = "it has its answer"
 WARN = f"  - warn: now+15m\n  - run: [echo, {ANSWERED}]\n"
 """A warning, and a step that is told of once the simulator has the API server's answer to it."""
@@ -222,8 +215,8 @@ async def test_a_pod_that_never_starts_says_why(
 async def test_a_pod_that_vanishes_fails_the_next_step(
     start: Start, kubelet: Kubelet, client: AsyncClient, namespace: str
 ) -> None:
-    run = await start("  - warn: now+15m\n  - expect-gone:\n  - withdraw:\n")
-    await until_warned(client, namespace)
+    run = await start(WARN + "  - expect-gone:\n  - withdraw:\n")
+    await run.until(ANSWERED)
     await client.delete(Pod, "train", namespace=namespace, grace_period=0)
     code, out, _ = await run.end()
     assert code == 1
@@ -399,13 +392,16 @@ async def test_a_cluster_that_stays_away_ends_the_scenario(start: Start, own_ser
 
 
 async def test_a_write_while_the_cluster_is_away_is_one_line_and_says_what_is_left(
-    start: Start, own_server: ApiServer, team: str
+    start: Start, own_server: ApiServer, team: str, tmp_path: Path
 ) -> None:
+    away = tmp_path / "away"
+    wait = f"  - run: [bash, -c, 'until [ -e {away} ]; do sleep 0.05; done']\n  - withdraw:\n"
     async with kube.async_client(kube.connect(str(own_server.kubeconfig))) as client:
         async with Kubelet(client, team):
-            run = await start(WARN + "  - {at: 3s, withdraw: }\n", kubeconfig=own_server.kubeconfig, in_namespace=team)
+            run = await start(WARN + wait, kubeconfig=own_server.kubeconfig, in_namespace=team)
             await run.until(ANSWERED)
         await asyncio.to_thread(own_server.kill)
+        away.touch()
         code, _, err = await run.end()
     assert code == 2
     assert "cannot withdraw pod train" in err
