@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from forewarn import yaml_error
 from forewarn.errors import UserError
-from forewarn.yaml_error import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ def load(path: str, text: str, as_written: bool = False) -> tuple[yaml.Node | No
     """
     loader = (_AsWritten if as_written else _SAFE)(text)
     try:
-        with explained(path, "allowed: YAML"):
+        with yaml_error.explained(path, "allowed: one YAML document of plain values"):
             node = loader.get_single_node()
             if node is None:
                 return None, None

@@ -73,7 +73,7 @@ def _values(source: str, text: str, line: int) -> Iterator[tuple[str, Any, bool]
         # The directives of the next document.
         yield text, None, False
         return
-    with yaml_error.explained(source, "allowed: YAML or JSON documents", line - 1):
+    with yaml_error.explained(source, "allowed: YAML or JSON documents", line):
         value = goyaml.load(text)
     yield text, value, False
 

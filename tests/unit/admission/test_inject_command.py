@@ -222,7 +222,7 @@ def test_a_stream_that_cannot_be_read_names_file_and_line_and_writes_nothing(
     assert cli.main(["inject", "-f", str(good), "-f", str(bad)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith(f"error: {bad}:4: not YAML: ")
+    assert printed.err.startswith(f"error: {bad}:4: cannot be read as YAML: ")
     assert printed.err.count("\n") == 1
 
 
@@ -243,7 +243,7 @@ def test_a_file_that_cannot_be_read_is_one_line(
     "bad", ["x: {[a]: 1}", "? {a: b}\n: c", "x: &a [*a]", "x: !!binary ä", "x: [", "\tx: y", "x: *none"]
 )
 def test_what_kubectl_refuses_too_is_named_with_its_line(bad: str) -> None:
-    with pytest.raises(UserError, match=r"^file:[345]: not YAML: "):
+    with pytest.raises(UserError, match=r"^file:[345]: cannot be read as YAML: "):
         inject(f"a: b\n---\n{bad}\n")
 
 

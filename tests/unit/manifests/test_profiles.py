@@ -224,15 +224,18 @@ def test_a_profile_that_is_taken_never_fails_a_plain_launch(tmp_path_factory: An
 CODE_LIKE = [
     (
         "summary: !!python/object/apply:os.system [touch made]",
-        "own.yaml:1: not YAML: could not determine a constructor for the tag",
+        "own.yaml:1: cannot be read as YAML: could not determine a constructor for the tag",
     ),
-    ("summary: !!python/name:os.system", "own.yaml:1: not YAML: could not determine a constructor"),
-    ("!!python/object/new:os.system [touch made]", "own.yaml:1: not YAML: could not determine a constructor"),
+    ("summary: !!python/name:os.system", "own.yaml:1: cannot be read as YAML: could not determine a constructor"),
+    (
+        "!!python/object/new:os.system [touch made]",
+        "own.yaml:1: cannot be read as YAML: could not determine a constructor",
+    ),
     ("summary: 2024-13-45", "own.yaml: a value cannot be read"),
     ("summary: !!bool maybe", "own.yaml: a value cannot be read"),
     ("summary: !!int ''", "own.yaml: a value cannot be read"),
     ("summary: !!timestamp soon", "own.yaml: a value cannot be read"),
-    ("? [a]\n: b", "own.yaml:1: not YAML: found unhashable key"),
+    ("? [a]\n: b", "own.yaml:1: cannot be read as YAML: while constructing a mapping, found unhashable key"),
     ("summary: " + "[" * 5000, "own.yaml"),
     ("summary: &a [*a]", "own.yaml: summary: [[[[[[[...]]]]]]] has the wrong type"),
     ("x: &a [1,1,1,1]\nsummary: *a", "own.yaml: unknown key 'x'"),
@@ -240,7 +243,7 @@ CODE_LIKE = [
     ('environment: {X: "{user.__class__}"}', ""),
     ('environment: {X: "{{ 7*7 }} {% raw %} %(user)s ${user!r} $(id) `id`"}', ""),
     ("summary: \x07", "own.yaml"),
-    ("a: 1\n---\nb: 2", "own.yaml:2: not YAML: but found another document"),
+    ("a: 1\n---\nb: 2", "own.yaml:2: cannot be read as YAML: expected a single document in the stream, but found"),
 ]
 
 

@@ -259,10 +259,10 @@ LISTS = [
     ("a.yaml", "- cpus: 0x2\n", ":1: cpus: '0x2' is no whole number"),
     ("a.yaml", "- cpus: null\n", ":1: cpus: None is neither a text nor a whole number"),
     ("a.yaml", "- name: 2024-13-45\n", "a value cannot be read"),
-    ("a.yaml", "- name: !!python/name:os.system\n", ":1: not YAML: could not determine a constructor"),
+    ("a.yaml", "- name: !!python/name:os.system\n", ":1: cannot be read as YAML: could not determine a constructor"),
     ("a.yaml", "- requeue: never\n  command: [x]\n", ":1: requeue: 'never' is not a way to requeue"),
-    ("a.yaml", "[" * 5000, "allowed: YAML"),
-    ("a.yaml", "- a: [\n", "allowed: YAML"),
+    ("a.yaml", "[" * 5000, "; allowed: one YAML document"),
+    ("a.yaml", "- a: [\n", "cannot be read as YAML: while parsing a flow node, "),
 ]
 
 

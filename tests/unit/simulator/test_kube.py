@@ -69,7 +69,7 @@ def test_no_kubeconfig_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: 1\nb: [2\n", "k:3: not YAML"),
+        ("a: 1\nb: [2\n", "k:3: cannot be read as YAML: while parsing a flow"),
         ("just text", "not a kubeconfig"),
         ("clusters: 5", "not a kubeconfig"),
         ("clusters:\n- nonsense\n", "an entry of clusters cannot be used"),
