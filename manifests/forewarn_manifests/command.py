@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     dump = arguments.last("dump") is not None
     if explain and dump:
         raise UserError("--explain", "JSON has no comments", "leave out -d")
-    text = _text(wanted, explain)
+    text = "---\n".join(manifest(one, explain) for one in wanted)
     output = (as_json(text) if dump else text).encode()
     asked = _ask(arguments, text)
     plan = arguments.last("plan")
@@ -60,15 +60,11 @@ def render(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
     """
     arguments = flags.parse(words)
     for given in arguments.given:
-        if given.flag.long in flags.OF_THE_COMMAND - {"dump"}:
+        if given.flag.long in flags.OF_THE_COMMAND:
             raise UserError(given.where, "is for forewarn render alone", "leave it out")
-    wanted = [request(arguments, environ, caller())]
-    warn(wanted)
-    return as_object(_text(wanted, explain=False))
-
-
-def _text(wanted: list[LaunchRequest], explain: bool) -> str:
-    return "---\n".join(manifest(one, explain) for one in wanted)
+    wanted = request(arguments, environ, caller())
+    warn([wanted])
+    return as_object(manifest(wanted))
 
 
 def _ask(arguments: Arguments, text: str) -> bool:

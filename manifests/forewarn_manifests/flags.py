@@ -114,6 +114,9 @@ FLAGS = (
 OF_THE_COMMAND = frozenset({"many", "dump", "explain", "help", "plan", "server-dry-run", "namespace", "kubeconfig"})
 """Flags that say what becomes of the manifest, not what is in it."""
 
+OF_A_JOB = frozenset({"kind", "completions", "parallelism", "requeue", "backoff-limit"})
+"""Flags that make a Job of the pod, or are for a Job alone."""
+
 BY_SHORT = {flag.short: flag for flag in FLAGS if flag.short}
 BY_LONG = {flag.long: flag for flag in FLAGS}
 

@@ -17,6 +17,7 @@ from forewarn.errors import UserError
 from forewarn.mirror import catalogue
 from forewarn.simulator import report, scenario
 from forewarn.simulator.runner import Runner
+from forewarn_manifests import flags
 
 if TYPE_CHECKING:
     import argparse
@@ -79,7 +80,7 @@ def main(argv: list[str]) -> int:
 
 def surroundings(keys: Keys, image: str | None) -> scenario.Surroundings:
     """Return what a scenario is read with: our own renderer and Event reasons."""
-    return scenario.Surroundings(keys, image, render, tuple(reason.name for reason in catalogue.Reason))
+    return scenario.Surroundings(render, keys, image, tuple(reason.name for reason in catalogue.Reason))
 
 
 def keep(folder: Path, files: dict[str, str]) -> None:
@@ -123,9 +124,10 @@ async def _play(
             raise
 
 
-def render(flags: list[str]) -> dict[str, Any]:
+def render(words: list[str]) -> dict[str, Any]:
     """Return the pod manifest of launch flags, as ``forewarn render`` makes it; raises ``UserError``."""
-    manifest = forewarn_manifests.command.render(flags, os.environ)
+    manifest = forewarn_manifests.command.render(words, os.environ)
     if manifest["kind"] != "Pod":
-        raise UserError("forewarn render", "makes no pod of these flags", "allowed: flags that make a pod")
+        of_a_job = dict.fromkeys(one.where for one in flags.parse(words).given if one.flag.long in flags.OF_A_JOB)
+        raise UserError("forewarn render", "makes a Job of these flags, not a pod", f"leave out {', '.join(of_a_job)}")
     return manifest

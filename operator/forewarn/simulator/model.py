@@ -194,7 +194,7 @@ class Step:
 
 @dataclass(frozen=True)
 class NewPod:
-    """A pod that the scenario creates; ``real_name`` in the cluster is empty where the API server makes it."""
+    """A pod that the scenario creates."""
 
     name: str
     place: Place
@@ -202,7 +202,7 @@ class NewPod:
 
     @property
     def real_name(self) -> str:
-        """See the class."""
+        """Its name in the cluster; empty where the API server makes it."""
         return str(self.manifest["metadata"].get("name") or "")
 
 

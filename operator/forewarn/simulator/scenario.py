@@ -30,15 +30,15 @@ _POD_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a scenario is read with: the annotation keys, an image for containers that name none, and the renderer.
+    """What a scenario is read with: the renderer, the annotation keys, and an image for containers that name none.
 
     ``render`` turns launch flags into a pod manifest; it raises ``UserError``. ``reasons`` are the Event reasons that
     ``expect-event`` may name for our own Events; empty takes any.
     """
 
+    render: Callable[[list[str]], dict[str, Any]]
     keys: Keys = field(default_factory=Keys)
     image: str | None = None
-    render: Callable[[list[str]], dict[str, Any]] | None = None
     reasons: tuple[str, ...] = ()
 
 
@@ -112,8 +112,6 @@ class _Reader:
 
     def _rendered(self, node: yaml.Node) -> dict[str, Any]:
         flags = [self._flag(item) for item in self.document.items(node, "render")]
-        if self.around.render is None:
-            self.document.fail(node, "launch flags cannot be rendered here", "pip install 'forewarn[manifests]'")
         options = flags[: flags.index("--")] if "--" in flags else flags
         image = [] if self.around.image is None or "-i" in options else ["-i", self.around.image]
         try:

@@ -33,7 +33,7 @@ POD = "pods:\n  train: {manifest: {apiVersion: v1, kind: Pod, spec: {containers:
 def read(tmp_path: Path, text: str, **surroundings: Any) -> model.Scenario:
     path = tmp_path / "s.yaml"
     path.write_text(text)
-    return scenario.read(path, Surroundings(**surroundings))
+    return scenario.read(path, Surroundings(**{"render": command.render, **surroundings}))
 
 
 def steps(tmp_path: Path, *lines: str, **surroundings: Any) -> tuple[model.Step, ...]:
@@ -45,7 +45,7 @@ def steps(tmp_path: Path, *lines: str, **surroundings: Any) -> tuple[model.Step,
 def test_a_mistake_is_one_line_with_its_place(path: Path) -> None:
     expected = path.read_text().partition("\n")[0].removeprefix("# ")
     with pytest.raises(UserError) as caught:
-        scenario.read(path, Surroundings(reasons=REASONS))
+        scenario.read(path, Surroundings(command.render, reasons=REASONS))
     line = str(caught.value)
     assert line.startswith(str(path.parent))
     assert expected in line
@@ -187,7 +187,13 @@ def test_the_example_of_the_docs_reads(tmp_path: Path) -> None:
     [
         (["--help"], "--help: is for forewarn render alone; leave it out"),
         (["--plan", "p"], "--plan: is for forewarn render alone; leave it out"),
-        (["--kind", "Job", "--", "x"], "forewarn render: makes no pod of these flags"),
+        (["-d"], "-d: is for forewarn render alone; leave it out"),
+        (["--kind", "Job", "--", "x"], "forewarn render: makes a Job of these flags, not a pod; leave out --kind"),
+        (
+            ["--requeue", "-N", "a", "--completions=2", "--backoff-limit=1", "--", "x"],
+            "forewarn render: makes a Job of these flags, not a pod; "
+            "leave out --requeue, --completions, --backoff-limit",
+        ),
         (["-m", "many"], "-m: 'many'"),
     ],
 )
@@ -198,8 +204,8 @@ def test_launch_flags_that_make_no_pod_are_refused_by_name(flags: list[str], exp
 
 
 def test_what_the_renderer_makes_is_what_forewarn_render_prints(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    flags = ["-d", "-m", "4", "-N", "train", "--", "echo", "\x7f\xe9 \u202e $(HOME)"]
-    assert cli.main(["render", *flags]) == 0
+    flags = ["-m", "4", "-N", "train", "--", "echo", "\x7f\xe9 \u202e $(HOME)"]
+    assert cli.main(["render", "-d", *flags]) == 0
     assert command.render(flags) == json.loads(capfdbinary.readouterr().out)
 
 
@@ -278,7 +284,7 @@ def check_text(path: Path, text: str) -> None:
     rendered = {"metadata": {"name": "r"}, "spec": {"containers": [{"name": "m", "image": "i"}]}}
     line = str(path)
     try:
-        scenario.read(path, Surroundings(render=lambda flags: rendered))
+        scenario.read(path, Surroundings(lambda flags: rendered))
     except UserError as error:
         line = str(error)
     assert "\n" not in line
