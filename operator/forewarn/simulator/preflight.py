@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lightkube import AsyncClient
 
 FIELD_MANAGER = "forewarn-simulate"
-EXEC_CREATE = ("create", "pods/exec")
-"""Asked of an exec over a WebSocket beside ``get``: since Kubernetes 1.35, unless the cluster's feature gate
-AuthorizePodWebsocketUpgradeCreatePermission is off (KEP-4006)."""
+EXEC_GET, EXEC_CREATE = ("get", "pods/exec"), ("create", "pods/exec")
+"""Both are asked of an exec over a WebSocket since Kubernetes 1.35, unless the cluster's feature gate
+AuthorizePodWebsocketUpgradeCreatePermission is off (KEP-4006); before, ``get`` alone was."""
 WholePod: Any = create_namespaced_resource("", "v1", "Pod", "pods")
 """A pod as it was written: lightkube's own class would drop each field that it does not know."""
 
@@ -85,7 +85,8 @@ async def preflight(
         rights = needed_rights(scenario)
         answers = await asyncio.gather(*(_may(client, namespace, *right) for right in rights))
         missing = [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
-        if EXEC_CREATE in missing and await _may_exec(client, namespace):
+        # Whether create is asked for shows only to a user who has get: others are refused either way.
+        if EXEC_CREATE in missing and (EXEC_GET in missing or await _may_exec(client, namespace)):
             missing.remove(EXEC_CREATE)
     if missing:
         raise UserError(
@@ -120,9 +121,10 @@ async def _may_exec(client: AsyncClient, namespace: str) -> bool:
     try:
         await client.exec("_", namespace=namespace, command=["true"], stdout=True)  # no pod can be named so
     except WebSocketUpgradeError as error:
-        if error.response.status_code not in (403, 404):
+        if error.response.status_code == 403:
+            return False
+        if error.response.status_code != 404:
             raise
-        return error.response.status_code == 404
     return True
 
 
@@ -152,7 +154,7 @@ def needed_rights(scenario: model.Scenario) -> list[tuple[str, str]]:
     of_kind: dict[type[Any], tuple[tuple[str, str], ...]] = {
         model.Write: (("patch", "pods"),),
         model.Delete: (("delete", "pods"),),
-        model.FileHolds: (("get", "pods/exec"), EXEC_CREATE),
+        model.FileHolds: (EXEC_GET, EXEC_CREATE),
         model.EventCount: (("list", "events.events.k8s.io"), ("watch", "events.events.k8s.io")),
         model.Signalled: (("get", "pods/log"),),
         model.LogHas: (("get", "pods/log"),),

@@ -73,10 +73,11 @@ def server() -> Iterator[http.server.ThreadingHTTPServer]:
     [
         (("get",), (), None),
         (("get",), ("create",), None),
-        (("get",), ("get", "create"), "may not get pods/exec, create pods/exec there"),
+        (("get",), ("get", "create"), "may not get pods/exec there"),
         (("get", "create"), (), None),
         (("get", "create"), ("create",), "may not create pods/exec there"),
         (("get", "create"), ("get",), "may not get pods/exec there"),
+        (("get", "create"), ("get", "create"), "may not get pods/exec there"),
     ],
 )
 async def test_an_exec_needs_create_only_where_the_cluster_asks_for_it(
