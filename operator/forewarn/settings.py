@@ -116,13 +116,12 @@ def label(value: str) -> tuple[str, str]:
 
 def labels(value: str) -> dict[str, str]:
     """Read a selector of equal labels, ``key=value,key=value``; empty selects everything."""
-    allowed = "labels as key=value, separated by commas, each key once"
     try:
         pairs = [label(part.strip()) for part in value.split(",")] if value.strip() else []
+        if len(dict(pairs)) < len(pairs):
+            raise ValueError
     except ValueError:
-        raise ValueError(allowed) from None
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError(allowed)
+        raise ValueError("labels as key=value, separated by commas, each key once") from None
     return dict(pairs)
 
 

@@ -77,9 +77,9 @@ class Verdict:
 def judge(pod: Mapping[str, Any], settings: InjectSettings) -> Verdict:
     """Return whether a pod (or pod template) as it is sees warnings and survives a stop, and why not."""
     try:
-        found = list(decide_readable(pod, settings).findings)
-        if not pods.in_scope(pod, settings.pod_selector):
+        if not pods.in_scope(mapping(pod), settings.pod_selector):
             return Verdict(in_scope=False, sees_warnings=False, survives_stop=False, findings=())
+        found = list(decide_readable(pod, settings).findings)
         blind = blind_containers(pod, settings.prefix)
         grace = integer(mapping(pod.get("spec")).get("terminationGracePeriodSeconds"))
     except Malformed as error:

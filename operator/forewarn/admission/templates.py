@@ -130,8 +130,10 @@ def _claims(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_pod(value: Any, certain: bool) -> bool:
     """Whether to look at a value as a pod; where a pod template is ``certain``, also at what cannot be one."""
-    spec = value.get("spec") if isinstance(value, Mapping) else value
-    return spec is not None if certain else spec is not value and isinstance(spec, Mapping)
+    if not isinstance(value, Mapping):
+        return certain and value is not None
+    spec = value.get("spec")
+    return spec is not None if certain else isinstance(spec, Mapping)
 
 
 def _walk(place: Any, pattern: Path, certain: bool) -> Iterator[tuple[Path, tuple[str, ...], Any]]:
