@@ -7,7 +7,7 @@ BIN := .venv/bin
 export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/forewarn
 
 KIND := PYTHONPATH=operator:. $(PYTHON) -m tests.kind
-STAGES := PYTHONPATH=operator:. $(BIN)/python -m tests.stages
+STAGES := $(BIN)/python -m tests.stages
 
 .PHONY: help setup unit soak lint docs format locks tools tools-path cluster image deploy cluster-down integration e2e test demo bench clean distclean torch-env inpod
 help: ## list the targets
@@ -30,7 +30,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >
 	@echo "setup: .venv is ready"
 
 unit: setup ## the unit tests (seconds)
-	@$(BIN)/pytest tests/unit -q -n auto
+	@$(STAGES) unit
 
 soak: setup ## the long forms of the trust tests (an hour)
 	@$(BIN)/pytest tests -q -s -m soak

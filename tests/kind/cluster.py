@@ -58,7 +58,7 @@ class Cluster:
 
     @property
     def foreign(self) -> bool:
-        """Whether it is somebody's own cluster, of which nothing but namespaces is made."""
+        """Whether it is somebody's own (FOREWARN_KUBECONFIG's): never made anew or removed, nor given our image."""
         return self.kind == FOREIGN
 
 

@@ -55,12 +55,11 @@ def has_image(name: str) -> bool:
 
 
 def remove_images(pattern: str, keep: str = "") -> list[str]:
-    """Remove images but ``keep``; return their names. Those that a container uses stay: Docker itself refuses."""
+    """Remove images but ``keep``; return the names of those that went: Docker itself refuses what a container uses."""
     listed = run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}").splitlines()
     images = [image for image in fnmatch.filter(listed, pattern) if image != keep]
-    for image in images:
-        subprocess.run(["docker", "rmi", image], capture_output=True, check=False)
-    return images
+    ends = {image: subprocess.run(["docker", "rmi", image], capture_output=True, check=False) for image in images}
+    return [image for image, end in ends.items() if end.returncode == 0]
 
 
 def install(steps: Steps, programs: dict[str, str]) -> None:

@@ -82,7 +82,7 @@ def _link(source: str, target: str) -> None:
 
 
 def remove(keep: str = "") -> list[str]:
-    """Remove this checkout's images but ``keep``; return their names."""
+    """Remove this checkout's images but ``keep``; return the names of those that went."""
     return docker.remove_images(f"{REPOSITORY}:{CHECKOUT_ID}-*", keep)
 
 

@@ -132,7 +132,7 @@ def _build(name: str, work: Path) -> Path:
 
 def _measure(load: Path, server: ApiServer, work: Path, contender: Contender, clients: int, count: int) -> list[float]:
     url = f"{server.url}/api/v1/namespaces/{contender.namespace}/pods?dryRun=All"
-    cert, key = server.directory / "admin.crt", server.directory / "admin.key"
+    cert, key = server.admin_pair
     needed = '"name"' if contender.name == NONE else "termination-warning-at"
     argv = [str(load), url, str(server.directory / "ca.crt"), str(cert), str(key), str(work / "pod.json")]
     ran = subprocess.run([*argv, str(clients), str(count), needed], capture_output=True, text=True, timeout=300)

@@ -119,12 +119,12 @@ def test_a_rotation_under_a_stream_of_creations_misses_no_pod(
 def test_a_stop_serves_on_and_then_ends_in_order(
     installation: Installation, api_server: ApiServer, session_namespace: str
 ) -> None:
-    replica = installation.ready_replica("--drain=2")
+    replica = installation.ready_replica("--drain=8")
     create(api_server, session_namespace, BARE)
     replica.process.signal(15)
-    until(lambda: not replica.ready(), "not ready", 1)
+    until(lambda: not replica.ready(), "not ready", 5)
     assert podinfo_mounts(create(api_server, session_namespace, BARE)) == [True]
-    assert replica.process.wait(10) == 0
+    assert replica.process.wait(20) == 0
 
 
 def test_the_documented_rights_are_enough(installation: Installation, api_server: ApiServer) -> None:
