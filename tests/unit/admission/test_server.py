@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -85,6 +85,15 @@ class Running:
         if not running.done():
             signal.raise_signal(signal.SIGTERM)
         await asyncio.wait_for(running, 10)
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Put back the handlers that a closed loop of uvloop leaves behind: later tests are in the same process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
