@@ -16,12 +16,13 @@ import yaml
 from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
 from lightkube import AsyncClient, Client
 from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
-from lightkube.config.models import Cluster, Context, User
+from lightkube.config.models import Cluster, Context, NameValue, User, UserExec
 from lightkube.core.exceptions import ApiError, ConfigError
 from lightkube.generic_resource import create_namespaced_resource
 
 from forewarn import yaml_error
 from forewarn.errors import UserError
+from forewarn.proxy import proxy_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,13 +87,18 @@ def client(config: SingleConfig, **options: Any) -> Client:
     ``options`` are lightkube's (``namespace``, ``timeout``, ``field_manager``, ``dry_run``).
     """
     with _loading(config):
-        return Client(config, **options)
+        return Client(config, **_direct(config), **options)
 
 
 def async_client(config: SingleConfig, **options: Any) -> AsyncClient:
     """Make an asynchronous lightkube client; errors and ``options`` as for ``client``."""
     with _loading(config):
-        return AsyncClient(config, **options)
+        return AsyncClient(config, **_direct(config), **options)
+
+
+def _direct(config: SingleConfig) -> dict[str, Any]:
+    """Return the options that leave nothing to httpx's own reading of the environment."""
+    return {"proxy": proxy_of(config.cluster.server, os.environ), "trust_env": False}
 
 
 @contextlib.contextmanager
@@ -242,6 +248,10 @@ def _entries(path: Path, content: dict[str, Any]) -> dict[str, dict[str, Any]]:
         for entry in content.get(section) or []:
             try:
                 values = dict(entry[inner] or {})
+                if values.get("proxy-url"):
+                    raise UserError(
+                        f"{path}, cluster {entry['name']}", "proxy-url is not read", "set HTTPS_PROXY instead"
+                    )
                 for key in _PATHS.get(inner, ()):
                     if values.get(key):
                         values[key] = str(path.parent / values[key])
@@ -265,7 +275,23 @@ def _single(config: KubeConfig, context: str | None, path: Path) -> SingleConfig
         raise UserError(str(path), f"context {name!r} names the user {chosen.user!r}, which is not there", "")
     # lightkube asserts that there is a user; an anonymous one is a user without anything.
     user = config.users[chosen.user] if chosen.user else User()
-    return SingleConfig(name, chosen, config.clusters[chosen.cluster], user, path)
+    if user.exec is not None:
+        user.exec = _as_kubectl_runs(user.exec)
+    cluster = config.clusters[chosen.cluster]
+    if not (cluster.certificate_auth or cluster.certificate_auth_data or cluster.insecure):
+        cluster.certificate_auth = os.environ.get("SSL_CERT_FILE") or None
+    return SingleConfig(name, chosen, cluster, user, path)
+
+
+def _as_kubectl_runs(plugin: UserExec) -> UserExec:
+    """Return the login program with the variable that kubectl gives it.
+
+    lightkube takes ``v1beta1`` alone; its answer is ``v1``'s, which the program learns from the variable.
+    """
+    asked = {"kind": "ExecCredential", "apiVersion": plugin.apiVersion, "spec": {"interactive": False}}
+    told = NameValue("KUBERNETES_EXEC_INFO", json.dumps(asked))
+    version = plugin.apiVersion.replace("/v1", "/v1beta1") if plugin.apiVersion.endswith("/v1") else plugin.apiVersion
+    return msgspec.structs.replace(plugin, apiVersion=version, env=[*(plugin.env or ()), told])
 
 
 @contextlib.contextmanager

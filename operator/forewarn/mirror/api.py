@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import os
 import ssl
 import time
-import urllib.parse
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -15,6 +14,9 @@ import httpx2
 import orjson
 from aiohttp import hdrs
 from lightkube.config.client_adapter import user_auth, verify_cluster
+from lightkube.core.exceptions import ConfigError
+
+from forewarn.proxy import proxy_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -48,10 +50,15 @@ class Refusal(Exception):  # noqa: N818  (what the API server says is its name)
         return f"{self.code} {self.reason}: {self.message}"
 
 
+class LoginError(aiohttp.ClientError):
+    """The kubeconfig's user cannot log in now: its token file or its program fails."""
+
+
 class Login:
     """The Authorization header of the kubeconfig's user, renewed where the API server does not take it any more.
 
     It drives lightkube's own login (token, token file, exec plugin, password), so that there is one reading of a user.
+    Where that fails now: ``LoginError``, which is one of ``FAILURES``.
     """
 
     def __init__(self, config: SingleConfig) -> None:
@@ -66,7 +73,15 @@ class Login:
             return None
         async with self._lock:
             if self._header is None or self._header == refused:
-                self._header = await self._renew(again=refused is not None)
+                try:
+                    self._header = await self._renew(again=refused is not None)
+                # What a token file, a program and its output may be.
+                except (ConfigError, OSError, ValueError, LookupError, TypeError) as error:
+                    raise LoginError(f"the kubeconfig's user cannot log in: {error}") from error
+                if self._header is not None and not self._header.partition(" ")[2]:
+                    # Sent, it would be nobody's login, which is refused as somebody's without the right.
+                    self._header = None
+                    raise LoginError("the kubeconfig's user cannot log in: the token is empty")
             return self._header
 
     async def _renew(self, again: bool) -> str | None:
@@ -127,17 +142,9 @@ def new_session(
         trace_configs=[trace, *traces],
         headers={hdrs.USER_AGENT: "forewarn-mirror"},
         # aiohttp would look for a proxy and a netrc at every request, each in a thread.
-        proxy=_proxy(config.cluster.server),
+        proxy=proxy_of(config.cluster.server, os.environ),
         cookie_jar=aiohttp.DummyCookieJar(),
     )
-
-
-def _proxy(server: str) -> str | None:
-    """Return the proxy that the environment names for an API server."""
-    address = urllib.parse.urlsplit(server)
-    if urllib.request.proxy_bypass(address.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(address.scheme)
 
 
 class Api:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 from lightkube.config.kubeconfig import PROXY_CONF, SingleConfig
-from lightkube.config.models import Cluster, User
+from lightkube.config.models import Cluster, User, UserExec
 
-from forewarn.mirror.api import Api, new_session
+from forewarn.mirror.api import FAILURES, Api, LoginError, new_session
 
 SERVER = "http://cluster.invalid:6443"
 
@@ -81,3 +82,39 @@ async def test_a_netrc_does_not_speak_for_the_kubeconfig(
     monkeypatch.setenv("NETRC", str(netrc))
     await ask(reached_at(f"http://127.0.0.1:{proxy.port}"))
     assert proxy.logins == [None]
+
+
+# ── a login that fails now ───────────────────────────────────────────────────────────────────────────────────────────
+def program(code: str) -> User:
+    return User(exec=UserExec("client.authentication.k8s.io/v1beta1", sys.executable, args=["-c", code]))
+
+
+@pytest.mark.parametrize(
+    ("user", "why"),
+    [
+        (User(token_file="/nonexistent/token"), "not found"),
+        (User(token_file="/dev/null"), "the token is empty"),
+        (program("raise SystemExit(1)"), "returned 1"),
+        (program("print('no JSON')"), "Expecting value"),
+        (program("print('{}')"), "status"),
+        (program("print('[]')"), "list indices"),
+        (User(exec=UserExec("client.authentication.k8s.io/v1beta1", "/nonexistent/program")), "No such file"),
+    ],
+)
+async def test_a_login_that_fails_is_a_failure_like_others(proxy: Proxy, user: User, why: str) -> None:
+    with pytest.raises(LoginError, match="cannot log in") as raised:
+        await ask(reached_at(f"http://127.0.0.1:{proxy.port}")._replace(user=user))
+    assert why in str(raised.value)
+    assert isinstance(raised.value, FAILURES)
+    assert proxy.asked == []
+
+
+async def test_a_login_that_failed_is_tried_again(proxy: Proxy, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    config = reached_at(f"http://127.0.0.1:{proxy.port}")._replace(user=User(token_file=str(token)))
+    async with new_session(config, lambda *_: None) as session:
+        with pytest.raises(LoginError):
+            await Api(config, session).request("GET", "/version")
+        token.write_text("secret\n")
+        await Api(config, session).request("GET", "/version")
+    assert proxy.logins == ["Bearer secret"]

@@ -6,6 +6,7 @@ import http.server
 import json
 import socket
 import ssl
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,3 +243,47 @@ def test_own_mistakes_are_not_explained_away() -> None:
 def test_an_api_error_without_a_request() -> None:
     error = ApiError(status=Status(code=410, message="too old resource version"))
     assert str(kube.explain(error, "watch pods")) == "cannot watch pods: too old resource version"
+
+
+# ── as kubectl reads the kubeconfig ──────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize("version", ["v1beta1", "v1"])
+def test_a_login_program_is_run_as_kubectl_runs_it(
+    tmp_path: Path, answering: Callable[[int, bytes, dict[str, str]], str], version: str
+) -> None:
+    server = answering(200, b'{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}', {})
+    code = """
+import os, sys
+open(sys.argv[1], "w").write(os.environ["KUBERNETES_EXEC_INFO"])
+print('{"status": {"token": "t"}}')
+"""
+    plugin = {
+        "apiVersion": f"client.authentication.k8s.io/{version}",
+        "command": sys.executable,
+        "args": ["-c", code, str(tmp_path / "told")],
+        "interactiveMode": "Never",
+    }
+    path = kubeconfig(tmp_path / "k", server)
+    content = yaml.safe_load(path.read_text())
+    content["users"][0]["user"] = {"exec": plugin}
+    path.write_text(yaml.safe_dump(content))
+    list_pods(path)
+    told = json.loads((tmp_path / "told").read_text())
+    assert told["apiVersion"] == plugin["apiVersion"]
+    assert told["spec"] == {"interactive": False}
+
+
+def test_a_proxy_of_the_kubeconfig_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "k", "https://cluster.invalid")
+    content = yaml.safe_load(path.read_text())
+    content["clusters"][0]["cluster"]["proxy-url"] = "http://proxy.example:3128"
+    path.write_text(yaml.safe_dump(content))
+    assert "proxy-url is not read; set HTTPS_PROXY instead" in message(lambda: list_pods(path))
+
+
+def test_a_local_cluster_is_reached_past_the_environments_proxy(
+    tmp_path: Path, answering: Callable[[int, bytes, dict[str, str]], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = answering(200, b'{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}', {})
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    list_pods(kubeconfig(tmp_path / "k", server))
