@@ -374,7 +374,7 @@ class _Teller:
         first, at = self.story.first_seen, self.story.warning_at
         if self.story.open and first is not None:
             ahead = (deleted - first).total_seconds()
-            when = f"{span(ahead)} before" if ahead > 0 else "only just then"
+            when = f"{span(ahead)} before" if ahead >= 1 else "only just then"
             return f"it was warned {when}, of a stop from {_when(at)} on{self.taken_back}"
         if self.facts.warning_at is not None:
             # The files in the pod freeze at the delete: a warning that came with it may not have arrived.

@@ -121,11 +121,12 @@ def _ended(status: Mapping[str, Any]) -> Ended | None:
     phase = status.get("phase")
     if phase not in TERMINAL:
         return None
-    finished = [
-        instant
+    ends = [
+        parse_instant(((container.get("state") or {}).get("terminated") or {}).get("finishedAt"))
         for container in status.get("containerStatuses") or []
-        if (instant := parse_instant(((container.get("state") or {}).get("terminated") or {}).get("finishedAt")))
     ]
+    # Of a lost node's pod some containers have no end: those that have ended hours ago say nothing of the pod's.
+    finished = [instant for instant in ends if instant] if all(ends) else []
     moved = [
         instant
         for condition in status.get("conditions") or []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -73,3 +73,19 @@ def test_the_instant_of_a_delete_is_found_whatever_the_grace(grace: int, deletio
     found = observe({"metadata": meta}, KEYS).deleted
     assert found is not None
     assert abs(found - at(0)) <= timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"), [({"terminated": {"finishedAt": text(60)}}, at(60)), ({"running": {}}, at(90))]
+)
+def test_a_pod_ends_with_the_last_of_its_containers(other: dict[str, Any], expected: datetime) -> None:
+    states = [{"terminated": {"finishedAt": text(0)}}, other]
+    status = {
+        "phase": "Failed",
+        "containerStatuses": [{"state": state} for state in states],
+        # A lost node says no more of a container; what ended hours ago is not when the pod did.
+        "conditions": [{"type": "Ready", "lastTransitionTime": text(90)}],
+    }
+    ended = observe({"metadata": {}, "status": status}, KEYS).ended
+    assert ended is not None
+    assert ended.at == expected
