@@ -243,3 +243,52 @@ def test_the_message_of_the_map_is_printed_as_it_was_written(tmp_path):
         text=True,
     )
     assert (done.returncode, done.stderr.splitlines()[0]) == (75, message)
+
+
+LOCALS = sorted(set(re.findall(r"__forewarn_(\w+)", SCRIPT.read_text())))
+READONLY = [*LOCALS, "date", "time", "prefix", "directory", "now", "line", "key", "value", "month", "LC_ALL", "REPLY"]
+
+
+@pytest.mark.parametrize("name", READONLY)
+@pytest.mark.parametrize("whole_map", [False, True], ids=["file", "map"])
+def test_a_readonly_variable_of_the_script_is_not_in_the_way(tmp_path, name, whole_map):
+    values = {contract.WARNING_AT: "2026-11-29T19:30:00-00:30", contract.WARNING_RISK: "0.5"}
+    if whole_map:
+        lines = [f'{contract.DEFAULT_PREFIX}{key}="{value}"' for key, value in values.items()]
+        (tmp_path / contract.WHOLE_MAP_FILE).write_text("\n".join(lines))
+    else:
+        for key, value in values.items():
+            (tmp_path / key).write_text(value)
+    script = f"readonly {name}=C; warned; risk_pct; echo $(($(seconds_left) + $EPOCHSECONDS)); stop_between_units"
+    done = bash(script, tmp_path)
+    at = contract.parse_instant(values[contract.WARNING_AT])
+    assert at is not None
+    assert done.stdout.split()[:1] == ["50"]
+    assert abs(int(done.stdout.split()[1]) - at.timestamp()) <= 1
+    assert done.returncode == 75
+    assert "readonly" not in done.stderr
+
+
+def test_every_local_has_the_prefix():
+    for declared in re.findall(r"^\s*local (.*)$", SCRIPT.read_text(), re.MULTILINE):
+        assert re.match(r"__forewarn_\w+($|=)|(__forewarn_\w+ ?)+$", declared), declared
+
+
+@pytest.mark.parametrize(
+    ("script", "noted"),
+    [
+        ("seq 3 | while read -r u; do stop_between_units $u; done", True),
+        ("answer=$(stop_between_units 1)", True),
+        ("(stop_between_units 1)", True),
+        ("while read -r u; do stop_between_units $u; done < <(seq 3)", False),
+        ("set -e -o pipefail; seq 3 | while read -r u; do stop_between_units $u; done", False),
+        ("shopt -s lastpipe; seq 3 | while read -r u; do stop_between_units $u; done", False),
+    ],
+)
+def test_a_stop_that_ends_a_subshell_only_says_so(tmp_path, script, noted):
+    (tmp_path / contract.WARNING_AT).write_text("2026-11-29T19:30:00Z")
+    done = bash(f"set +e +o pipefail; {script}; echo all done", tmp_path)
+    assert ("ends a subshell only" in done.stderr) == noted
+    assert "stopped before 1" in done.stderr
+    # The note is there exactly where the script went on.
+    assert (done.returncode, done.stdout) == ((0, "all done\n") if noted else (75, ""))
