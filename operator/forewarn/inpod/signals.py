@@ -1,10 +1,19 @@
-"""SIGTERM as a flag that is read at the step boundary; nothing is saved inside a signal handler."""
+"""SIGTERM as a flag that is read at the step boundary; nothing is saved inside a signal handler.
+
+The flag is this process's alone. To a process that is forked meanwhile it is as if there were none: what handled
+SIGTERM before acts there again, so that ``terminate()``, and multiprocessing at the interpreter's end, which waits for
+what it has terminated, end it. Workers that are to outlive a SIGTERM to the whole group say so with ``KeepWorker``,
+whose handler is the worker's own: it keeps them while the parent's loop lasts, and a SIGTERM after that ends them.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import mmap
+import os
 import signal
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 
 from forewarn import contract
@@ -44,6 +53,9 @@ class StopSignal:
         self._before: dict[int, Handler] = {}
         self._depth = 0
         self._late: list[int] = []
+        self._died: list[int] = []
+        self._child: Handler = None
+        self._pid = 0
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -52,20 +64,44 @@ class StopSignal:
         if self._before:
             raise RuntimeError("it is entered already")
         if threading.current_thread() is threading.main_thread():
+            self._pid = os.getpid()
+            _entered.add(self)
             for number in self.signals:
                 self._before[number] = signal.signal(number, self._handle)
+            _own[0] = False
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._before:
+            _own[0] = True
+        self._put_back()
+        self._before.clear()
+        _entered.discard(self)
+
+    def _put_back(self) -> None:
         for number, before in self._before.items():
             # Somebody who came later and chained to us stays in place.
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, signal.SIG_DFL if before is None else before)
-        self._before.clear()
+
+    def _forked(self) -> None:
+        """Be as if never entered, in a process that was forked meanwhile."""
+        self._put_back()
+        if self._depth and signal.getsignal(signal.SIGCHLD) == self._hold:
+            signal.signal(signal.SIGCHLD, self._child)
+        self._depth, self._late, self._died = 0, [], []
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            # It came before the fork was noted, or by a handler that came later and chained to us.
+            if signal.getsignal(number) == self._handle:
+                self._put_back()
+                os.kill(os.getpid(), number)
+            else:
+                self._chain(number, frame)
+            return
         self.count += 1
         if self._depth:
             self._late.append(number)
@@ -83,30 +119,55 @@ class StopSignal:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        died: list[int] = []
         child = signal.getsignal(signal.SIGCHLD)
-        held = callable(child)
+        held = callable(child) and child != self._hold
         if held:
-            signal.signal(signal.SIGCHLD, lambda number, _frame: died.append(number))
+            self._child, self._died = child, []
+            signal.signal(signal.SIGCHLD, self._hold)
         self._depth += 1
         try:
             yield
         finally:
-            self._depth -= 1
+            self._depth = max(0, self._depth - 1)
+            died: list[int] = []
             if held:
                 signal.signal(signal.SIGCHLD, child)
+                died, self._died = self._died, []
             late, self._late = (self._late, []) if not self._depth else ([], self._late)
             for number in late:
                 self._chain(number, None)
             if died and callable(child):
                 child(signal.SIGCHLD, None)
 
+    def _hold(self, number: int, _frame: FrameType | None) -> None:
+        self._died.append(number)
+
+
+_entered: weakref.WeakSet[StopSignal] = weakref.WeakSet()
+_own = mmap.mmap(-1, 1)
+"""One byte that forked processes share: whether the last ``StopSignal`` of this process was left."""
+_parents: mmap.mmap | None = None
+"""The parent's, in a process that was forked."""
+
+
+def _after_fork() -> None:
+    global _own, _parents
+    _parents, _own = _own, mmap.mmap(-1, 1)
+    for entered in list(_entered):
+        entered._forked()
+    _entered.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
 
 class KeepWorker:
     """A ``worker_init_fn`` for a DataLoader whose workers outlive a SIGTERM to the whole process group.
 
     torchrun and a terminal signal every process; a worker that dies at once makes the step in progress raise, before
-    the loop gets to its save. The worker goes on for ``seconds`` after the signal; its parent's end ends it sooner.
+    the loop gets to its save. The worker goes on for ``seconds`` after the signal; its parent's end ends it sooner, and
+    so does a SIGTERM after the parent has left its ``Loop`` (a worker that was spawned cannot tell).
     ``then``: the ``worker_init_fn`` that you had.
     """
 
@@ -120,8 +181,11 @@ class KeepWorker:
         if self.then is not None:
             self.then(worker)
 
-    def _later(self, _number: int, _frame: FrameType | None) -> None:
-        if signal.getitimer(signal.ITIMER_REAL)[0] == 0.0:
+    def _later(self, number: int, _frame: FrameType | None) -> None:
+        if _parents is not None and _parents[0]:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif signal.getitimer(signal.ITIMER_REAL)[0] == 0.0:
             signal.setitimer(signal.ITIMER_REAL, self.seconds)
 
 

@@ -305,6 +305,91 @@ def test_a_dead_worker_does_not_tear_a_save():
         signal.signal(signal.SIGCHLD, before)
 
 
+CHILDREN = """
+import multiprocessing, os, signal, sys, time
+from forewarn.inpod import CheckpointStore, KeepWorker, Loop, StopSignal
+
+def work(pipe, own, keep):
+    if own:
+        StopSignal().__enter__()
+    if keep:
+        KeepWorker()(0)
+    pipe.send("ready")
+    while True:
+        time.sleep(0.01)
+
+def start(own=False, keep=False):
+    here, there = context.Pipe()
+    child = context.Process(target=work, args=(there, own, keep), daemon=True)
+    child.start()
+    assert here.recv() == "ready"
+    return child
+
+context = multiprocessing.get_context("fork")
+with Loop(CheckpointStore("c")) as loop:
+    if sys.argv[1] == "terminate":
+        child = start()
+        child.terminate()
+        child.join()
+        assert child.exitcode == -signal.SIGTERM, child.exitcode
+    elif sys.argv[1] == "shielded":
+        with loop.heed.signal.shielded():
+            child = start()
+            child.terminate()
+            child.join()
+    elif sys.argv[1] == "own":
+        child = start(own=True)
+        child.terminate()
+        time.sleep(0.2)
+        assert child.is_alive()  # it heeds by itself
+        child.kill()
+        child.join()
+    elif sys.argv[1] == "keep":
+        child = start(keep=True)
+        os.kill(child.pid, signal.SIGTERM)
+        time.sleep(0.2)
+        assert child.is_alive()
+    else:
+        start()
+    assert not loop.heed.signal
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert loop.heed.signal
+    raise SystemExit(75)
+"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("case", ["exit", "terminate", "shielded", "own", "keep"])
+def test_a_child_is_terminated_as_if_the_loop_were_not_there(tmp_path, case):
+    """multiprocessing waits at the interpreter's end for what it has terminated."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHILDREN, case], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr) == (75, "")
+
+
+def test_what_handled_the_signal_before_acts_in_a_child(tmp_path):
+    code = """
+import os, signal, sys
+from forewarn.inpod import StopSignal
+signal.signal(signal.SIGTERM, lambda number, frame: os._exit(7))
+with StopSignal() as stop:
+    if sys.argv[1] == "chained":
+        ours = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, lambda number, frame: ours(number, frame))
+    child = os.fork()
+    if not child:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), bool(stop))
+"""
+    for case in ("plain", "chained"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, case], capture_output=True, text=True, timeout=30, check=True
+        )
+        assert done.stdout == "7 False\n", case
+
+
 def test_a_handler_that_came_later_stays():
     with StopSignal():
         later = signal.signal(signal.SIGTERM, signal.SIG_IGN)
