@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from forewarn import contract
+from forewarn.inpod import progress
+from forewarn.inpod.progress import Number, Place, Progress, Track
 
 if TYPE_CHECKING:
     import random
-    import re
 
-STEP_PATTERN = r"(?i)^(?!.*(?:stop|resum)).*?\b(?:step|unit|iteration|iter|epoch)\b\D{0,3}(\d+)"
-"""A line that tells a step; not one such as ``stopped before unit 3``."""
 PLAYS = {
     "withdraw": "a warning that is withdrawn, SIGKILL later",
     "term": "a warning, then SIGTERM",
@@ -41,23 +40,13 @@ def acts(play: str, within: float, source: random.Random) -> tuple[Act, ...]:
     }[play]
 
 
-def step_in(line: str, pattern: re.Pattern[str]) -> int | None:
-    """Return the step that a line of the program's output tells, if it does."""
-    match = pattern.search(line)
-    try:
-        return int(match.group(1)) if match else None
-    except (ValueError, IndexError):
-        return None
-
-
 @dataclass
 class Round:
     """One start of the program, until it ended."""
 
     play: str
     done: list[str] = field(default_factory=list)
-    first: int | None = None
-    last: int | None = None
+    progress: Progress = field(default_factory=Progress)
     code: int = 0
     late: bool = False
     """It had to be killed, since it did not end within the grace."""
@@ -76,35 +65,66 @@ def ended(code: int) -> str:
 
 @dataclass(frozen=True)
 class Judged:
-    """What a restart cost: ``lost`` steps were done twice; ``over``: it began from the beginning."""
+    """What a restart cost: ``lost`` steps were done twice (``None``: unknown)."""
 
-    lost: int | None
+    lost: Number | None
     over: bool
+    """It began from the beginning."""
+    told: bool = True
+    """It was seen beyond its beginning before the stop, and where it began after it: only then it can be judged."""
 
 
 def judge(rounds: list[Round]) -> list[Judged]:
     """Return for each round what its end cost, seen in where the next one began."""
+    tracks = _tracks(rounds)
+    length = progress.epoch_length([track for track in tracks if track])
+    anew = any(track.anew for track in tracks if track)
     found = []
-    start = rounds[0].first if rounds else None
-    for before, after in zip(rounds, rounds[1:]):
-        if before.last is None or after.first is None:
-            found.append(Judged(None, over=False))
+    for before, after in zip(tracks, tracks[1:]):
+        if tracks[0] is None or before is None or after is None:
+            found.append(Judged(None, over=False, told=False))
             continue
-        over = after.first == start and start is not None and before.last > start
-        found.append(Judged(max(0, before.last + 1 - after.first), over))
+        start = tracks[0].first
+        told = start.before(before.last)
+        over = told and not start.before(after.first)
+        found.append(Judged(None if anew else _lost(before.last, after.first, length), over, told))
     return found
+
+
+def _tracks(rounds: list[Round]) -> list[Track | None]:
+    counter = progress.compared([round_.progress for round_ in rounds])
+    return [round_.progress.tracks.get(counter or "") for round_ in rounds]
+
+
+def _lost(last: Place, first: Place, length: Number | None) -> Number | None:
+    """Return the steps from ``first`` to ``last``, both done; ``length``: an epoch's, where steps begin anew in it."""
+    steps = last.step - first.step
+    if length is not None:
+        if last.epoch is None or first.epoch is None:
+            return None
+        steps += (last.epoch - first.epoch) * length
+    # A fractional epoch has no next one.
+    return max(0, steps + 1) if isinstance(steps, int) else max(0, round(steps, 3))
 
 
 def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
     """Return why the rehearsal failed, in sentences; nothing where the program heeds and resumes."""
     found = []
-    if not any(round_.last is not None for round_ in rounds):
+    tracks = [track for track in _tracks(rounds) if track]
+    if not tracks:
         found.append("no line of its output told a step: print one such as 'step 12', or give --step-pattern")
     elif not judged:
         found.append("no stop was played before it came to its end: give it more to do, or a smaller --within")
+    elif not any(cost.told for cost in judged):
+        found.append(
+            f"cannot tell whether it resumed: before no stop was it seen beyond {tracks[0].first}, where it began: "
+            "print a step that grows, such as 'epoch 0 step 17', or give --step-pattern, or a larger --within"
+        )
+    anew = any(track.anew for track in tracks)
     for number, (round_, cost) in enumerate(zip(rounds, judged), start=1):
         if cost.over:
-            found.append(f"after round {number} ({PLAYS.get(round_.play, round_.play)}) it began from the beginning")
+            text = f"after round {number} ({PLAYS.get(round_.play, round_.play)}) it began from the beginning"
+            found.append(f"{text}, or anew in an epoch: print the epoch beside the step" if anew else text)
     for number, round_ in enumerate(rounds, start=1):
         if round_.late:
             found.append(f"in round {number} it did not end within the grace after SIGTERM")
@@ -115,15 +135,30 @@ def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
     return found
 
 
+def passed(rounds: list[Round], judged: list[Judged]) -> str:
+    """Return the sentence for a rehearsal without problems."""
+    told = sum(cost.told for cost in judged)
+    each = "each time" if told == len(judged) else f"after {told} of {len(judged)} stops; the rest cannot be told"
+    lost = [cost.lost for cost in judged if cost.lost is not None]
+    if not lost:
+        return f"it resumed {each}; how much was lost cannot be told: print the epoch beside the step"
+    unit = "epochs" if progress.compared([round_.progress for round_ in rounds]) == progress.EPOCH else "steps"
+    return f"it resumed {each}; most {unit} lost by one stop: {max(lost)}"
+
+
 def table(rounds: list[Round], judged: list[Judged]) -> str:
     """Return the rounds as a table for a terminal."""
-    rows = [("round", "played", "steps", "ended", "lost by it")]
-    for number, round_ in enumerate(rounds, start=1):
+    counter = progress.compared([round_.progress for round_ in rounds]) or "step"
+    unit = counter if counter == progress.EPOCH else "step"
+    tracks = _tracks(rounds)
+    told = any(track.last.epoch is not None for track in tracks if track)
+    rows = [("round", "played", "epoch:step" if told else f"{unit}s", "ended", "lost by it")]
+    for number, (round_, track) in enumerate(zip(rounds, tracks), start=1):
         cost = judged[number - 1] if number <= len(judged) else None
-        steps = "none seen" if round_.last is None else f"{round_.first}-{round_.last}"
+        steps = "none seen" if track is None else f"{track.first}-{track.last}"
         lost = ""
         if cost is not None:
-            lost = "unknown" if cost.lost is None else f"{cost.lost} step{'' if cost.lost == 1 else 's'}"
+            lost = "unknown" if cost.lost is None else f"{cost.lost} {unit}{'' if cost.lost == 1 else 's'}"
         played = ", ".join(round_.done) or ("nothing" if round_.play == "end" else "ended before anything was played")
         lost += ", all of them" if cost and cost.over else ""
         rows.append((str(number), played, steps, ended(round_.code), lost))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 It starts CMD once for each play and once more, left alone, to its end; PODINFO names a directory that swaps as in a
 pod. A play begins when the output first tells a step.
-Exit codes: 0 it always went on from where it was, 1 not, 2 error.
+Exit codes: 0 it always went on from where it was, 1 not, or it cannot be told, 2 error.
 
 example: forewarn rehearse --within 5 -- python train.py
 """
@@ -38,7 +38,7 @@ example: forewarn rehearse --within 5 -- python train.py
 class Program:
     """One run of the command: its output is passed on, its steps are noted."""
 
-    def __init__(self, command: Sequence[str], podinfo: str, pattern: re.Pattern[str], round_: Round) -> None:
+    def __init__(self, command: Sequence[str], podinfo: str, pattern: re.Pattern[str] | None, round_: Round) -> None:
         self.round = round_
         self.seen = threading.Event()
         self._pattern = pattern
@@ -53,15 +53,23 @@ class Program:
         self._reader.start()
 
     def _read(self) -> None:
-        for line in self.process.stdout or ():
-            text = line.decode("utf-8", "replace").rstrip("\n")
+        output = self.process.stdout
+        if output is None:
+            return
+        rest = b""
+        while block := os.read(output.fileno(), 65536):
+            # A progress bar ends its lines with a carriage return alone.
+            *lines, rest = re.split(rb"\r\n|[\r\n]", rest + block)
+            for line in lines:
+                self._note(line)
+        self._note(rest)
+
+    def _note(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace")
+        if text:
             print(f"  | {text}", flush=True)
-            step = rehearsal.step_in(text, self._pattern)
-            if step is not None:
-                if self.round.first is None:
-                    self.round.first = step
-                self.round.last = step
-                self.seen.set()
+        if self.round.progress.read(text, self._pattern):
+            self.seen.set()
 
     def wait(self, seconds: float) -> bool:
         """Wait for its end; return whether it came."""
@@ -173,7 +181,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--grace", default="600", help="seconds from SIGTERM to SIGKILL (default 600)")
     parser.add_argument("--notice", default="60", help="seconds from the warning to its earliest stop (default 60)")
     parser.add_argument("--limit", default="3600", help="seconds that one run may take (default 3600)")
-    parser.add_argument("--step-pattern", default=rehearsal.STEP_PATTERN, help="its group 1 is the step")
+    parser.add_argument("--step-pattern", help="its group 1 (or 'step') is the step, 'epoch' the epoch")
     parser.add_argument("--seed", help="seed of the random moments (it is printed, to play the same again)")
     parser.add_argument("command", nargs="*", metavar="-- CMD", help="the program and its arguments")
     arguments = parser.parse_args(argv)
@@ -182,7 +190,7 @@ def main(argv: list[str]) -> int:
     plays = _plays(arguments.play, int(_number(0, "--kills")(arguments.kills)))
     within, limit = _number(0, "--within")(arguments.within), _number(1, "--limit")(arguments.limit)
     grace, notice = _number(0, "--grace")(arguments.grace), _number(0, "--notice")(arguments.notice)
-    pattern = _pattern(arguments.step_pattern)
+    pattern = None if arguments.step_pattern is None else _pattern(arguments.step_pattern)
     seed = arguments.seed or str(random.SystemRandom().randrange(10**6))
     source = random.Random(seed)  # noqa: S311  (moments, no secrets)
     print(f"rehearsing {' '.join(arguments.command)} (seed {seed})")
@@ -209,6 +217,5 @@ def main(argv: list[str]) -> int:
     for line in found:
         print(f"failed: {line}", file=sys.stderr)
     if not found:
-        lost = [cost.lost for cost in judged if cost.lost is not None]
-        print(f"it resumed each time; most steps lost by one stop: {max(lost, default=0)}")
+        print(rehearsal.passed(rounds, judged))
     return 1 if found else 0

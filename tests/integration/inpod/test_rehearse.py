@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from forewarn.inpod.rehearsal import PLAYS, STEP_PATTERN, Round, acts, judge, problems, step_in, table
+from forewarn.inpod.rehearsal import PLAYS, acts
 
 TRAINER = """
 import sys, time
@@ -114,23 +111,6 @@ def test_a_mistake_is_one_line(arguments, words):
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "step"),
-    [
-        ("step 12 loss 0.5", 12),
-        ("2026-11-29 INFO Step: 7/100", 7),
-        ("epoch=3", 3),
-        ("unit 4", 4),
-        ("stopped before unit 5; run again", None),
-        ("resuming at step 6", None),
-        ("loss 0.5", None),
-        ("footstep 3", None),
-    ],
-)
-def test_which_lines_tell_a_step(line, step):
-    assert step_in(line, re.compile(STEP_PATTERN)) == step
-
-
 @pytest.mark.parametrize("play", PLAYS)
 def test_acts_come_in_order_and_in_time(play):
     for seed in range(50):
@@ -139,21 +119,58 @@ def test_acts_come_in_order_and_in_time(play):
         assert 0 <= times[0] <= times[-1] <= 5
 
 
-def test_the_loss_is_what_was_done_twice():
-    rounds = [
-        Round("kill", ["kill"], 1, 50, -signal.SIGKILL),
-        Round("kill", ["kill"], 41, 60, -9),
-        Round("end", [], 61, 99, 0),
-    ]
-    judged = judge(rounds)
-    assert [cost.lost for cost in judged] == [10, 0]
-    assert problems(rounds, judged) == []
-    assert "10 steps" in table(rounds, judged)
-    assert os.linesep
-
-
 def test_a_rehearsal_in_which_no_stop_came_proves_nothing(tmp_path):
     done = rehearse("--play", "kill", "--within", "60", "--", sys.executable, "-c", "print('step 1')")
     assert done.returncode == 1
     assert "no stop was played" in done.stderr
     assert "it resumed" not in done.stdout
+
+
+EPOCHS = """
+import pathlib, sys, time
+state, form = pathlib.Path(sys.argv[1]), sys.argv[2]
+done = int(state.read_text()) if state.exists() else 0
+for n in range(done, 90):
+    time.sleep(0.01)
+    print(form.format(e=n // 45, s=n % 45), end="", flush=True)
+    if len(sys.argv) > 3:
+        state.with_suffix(".new").write_text(str(n + 1))
+        state.with_suffix(".new").replace(state)
+"""
+FORMS = [
+    "Epoch {e} step {s} loss 0.1\n",
+    '{{"epoch": {e}, "step": {s}}}\n',
+    "\rEpoch {e}:  9%|#  | {s}/45 [00:01<00:02]",
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["words", "json", "bar"])
+@pytest.mark.parametrize("saves", [True, False], ids=["saves", "never-saves"])
+def test_steps_that_begin_anew_in_each_epoch_are_compared_with_their_epoch(tmp_path, form, saves):
+    (tmp_path / "train.py").write_text(EPOCHS)
+    program = [str(tmp_path / "train.py"), str(tmp_path / "state"), form, *(["save"] if saves else [])]
+    # Under "bar" this needs each frame as it comes: the play begins at the first.
+    plays = ("--within", "0.3", "--kills", "1", "--seed", "1")
+    done = rehearse(*plays, "--", sys.executable, *program)
+    assert done.returncode == (0 if saves else 1), done.stdout + done.stderr
+    assert ("it resumed each time" in done.stdout) == saves
+    assert ("began from the beginning" in done.stderr) == (not saves)
+
+
+def test_a_step_that_never_grows_is_never_called_resumed(tmp_path):
+    code = "import time\nfor n in range(40): print('rank 0 step 0', flush=True); time.sleep(0.02)"
+    done = rehearse("--within", "0.3", "--seed", "1", "--", sys.executable, "-c", code)
+    assert done.returncode == 1
+    assert "cannot tell whether it resumed" in done.stderr
+    assert "it resumed" not in done.stdout
+
+
+def test_a_step_pattern_may_name_the_epoch(tmp_path):
+    (tmp_path / "train.py").write_text(EPOCHS)
+    program = [str(tmp_path / "train.py"), str(tmp_path / "state"), "<{e}|{s}>\n"]
+    options = ("--within", "0.3", "--play", "kill", "--kills", "2", "--seed", "1")
+    pattern = ("--step-pattern", r"<(?P<epoch>\d+)\|(\d+)>")
+    done = rehearse(*options, *pattern, "--", sys.executable, *program)
+    assert done.returncode == 1
+    assert "began from the beginning" in done.stderr
+    assert "1:44" in done.stdout

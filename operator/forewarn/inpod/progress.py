@@ -1,0 +1,157 @@
+"""What a program's output tells of its progress: an epoch and a finer counter. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple, Union
+
+Number = Union[int, float]
+
+EPOCH = "epoch"
+BAR = "bar"
+"""A progress bar's ``45/100 [``, or ``[640/60000``."""
+GIVEN = "step of --step-pattern"
+COUNTERS = (GIVEN, "global_step", "step", "iteration", "iter", "it", "batch", "unit", BAR, EPOCH)
+"""The finest that a program prints is compared; the first of these that grows."""
+
+_NUMBER = r"(\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?)"
+_WORD = re.compile(
+    r"(?<![a-z])(global_step|step|iteration|iter|it|batch|unit|epoch)(?:\s?#|-|\s+-\s+)?[\s\"':=\[(]{0,12}" + _NUMBER,
+    re.IGNORECASE,
+)
+_BAR = re.compile(r"\|\s*(\d+)/\d+\s*\[|^\s*(\d+)/\d+\s+\S*[\[━]|\[\s*(\d+)/\s*\d+(?![\d/])")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
+_NO_PROGRESS = re.compile(r"\b(?:stop|resum|restor|sav(?:e|ing)|(?:re)?load(?:ed|ing)?\b|checkpoint\b)", re.IGNORECASE)
+"""What comes after one of these is a place that the program speaks about, not where it is."""
+_OTHER = re.compile(
+    r"(?:^|[^a-z])(?:max|total|num|n|per|every|from|best|last|warmup|(?:s|ms)/|eval\w*|val\w*|test(?:ing)?)[\W_]*$",
+    re.IGNORECASE,
+)
+"""What directly before a counter makes it another one, such as ``max_step`` or ``val step``."""
+
+
+class Place(NamedTuple):
+    """Where a program is: ``step`` is the compared counter's value; ``epoch`` the one told last, if any."""
+
+    epoch: Number | None
+    step: Number
+
+    def before(self, other: Place) -> bool:
+        """Whether it is earlier; an epoch counts where both have one."""
+        if self.epoch is not None and other.epoch is not None and self.epoch != other.epoch:
+            return self.epoch < other.epoch
+        return self.step < other.step
+
+    def __str__(self) -> str:
+        return f"{self.step}" if self.epoch is None else f"{self.epoch}:{self.step}"
+
+
+@dataclass
+class Track:
+    """One counter in one run of the program."""
+
+    first: Place
+    last: Place
+    spans: dict[Number | None, tuple[Number, Number]] = field(default_factory=dict)
+    """The least and the greatest step of each epoch."""
+    anew: bool = False
+    """It fell to where it had begun, or below, with no epoch that grew meanwhile."""
+
+    def add(self, place: Place) -> None:
+        """Note one more place."""
+        if place.before(self.last) and not self.first.before(place):
+            self.anew = True
+        self.last = place
+        least, most = self.spans.get(place.epoch, (place.step, place.step))
+        self.spans[place.epoch] = (min(least, place.step), max(most, place.step))
+
+
+@dataclass
+class Progress:
+    """All counters of one run of the program."""
+
+    tracks: dict[str, Track] = field(default_factory=dict)
+    epoch: Number | None = None
+
+    def read(self, line: str, pattern: re.Pattern[str] | None = None) -> bool:
+        """Note what a line tells; return whether it tells any progress."""
+        told = counters_in(line, pattern)
+        if EPOCH in told:
+            self.epoch = told[EPOCH]
+        for counter, value in told.items():
+            # A fractional epoch holds steps of its own only in its whole part.
+            epoch = None if counter == EPOCH or self.epoch is None else int(self.epoch)
+            place = Place(epoch, value)
+            self.tracks.setdefault(counter, Track(place, place)).add(place)
+        return bool(told)
+
+
+def _number(text: str) -> Number:
+    return float(text) if "." in text else int(text.replace(",", ""))
+
+
+def counters_in(line: str, pattern: re.Pattern[str] | None = None) -> dict[str, Number]:
+    """Return the counters that a line of output tells, as name → value.
+
+    With ``pattern``: its group ``step``, or else its first group that is not ``epoch``, and its group ``epoch``.
+    """
+    if pattern is not None:
+        return _given(line, pattern)
+    found: dict[str, Number] = {}
+    spent = 0
+    line = _COLOUR.sub("", line)
+    for match in _WORD.finditer(line):
+        before = line[: match.start()]
+        if _NO_PROGRESS.search(before):
+            break
+        if not _OTHER.search(before):
+            found.setdefault(match.group(1).lower(), _number(match.group(2)))
+        spent = match.end()
+    if re.search(r"\b(?:stopped|resum)", line, re.IGNORECASE):
+        return {}
+    if (bar := _BAR.search(line, spent)) and not _NO_PROGRESS.search(line[: bar.start()]):
+        found[BAR] = int(bar.group(1) or bar.group(2) or bar.group(3))
+    return found
+
+
+def _given(line: str, pattern: re.Pattern[str]) -> dict[str, Number]:
+    names = pattern.groupindex
+    group = names.get("step") or min(set(range(1, pattern.groups + 1)) - {names.get(EPOCH)}, default=0)
+    match = pattern.search(line)
+    found: dict[str, Number] = {}
+    for counter, number in ((EPOCH, names.get(EPOCH)), (GIVEN, group)):
+        try:
+            if match and number:
+                found[counter] = _number(match.group(number))
+        except (ValueError, TypeError, AttributeError):
+            continue
+    return found
+
+
+def compared(runs: list[Progress]) -> str | None:
+    """Return the counter to compare: the finest that grows, else the finest there is; ``None`` where there is none."""
+    there = [counter for counter in COUNTERS if any(counter in run.tracks for run in runs)]
+    for counter in there:
+        places = {place for run in runs if counter in run.tracks for place in _ends(run.tracks[counter])}
+        if len(places) > 1:
+            return counter
+    return there[0] if there else None
+
+
+def _ends(track: Track) -> tuple[Place, Place]:
+    return track.first, track.last
+
+
+def epoch_length(tracks: list[Track]) -> Number | None:
+    """Return how many steps an epoch has, where they begin anew in each; ``None`` where they count on."""
+    spans: dict[Number, tuple[Number, Number]] = {}
+    for track in tracks:
+        for epoch, (least, most) in track.spans.items():
+            if epoch is not None:
+                known = spans.get(epoch, (least, most))
+                spans[epoch] = (min(least, known[0]), max(most, known[1]))
+    ordered = [spans[epoch] for epoch in sorted(spans)]
+    if any(later[0] < sooner[1] or later == sooner for sooner, later in zip(ordered, ordered[1:])):
+        return max(most for _, most in ordered) - min(least for least, _ in ordered) + 1
+    return None

@@ -1,0 +1,155 @@
+"""What a program's output tells of its progress, and how a rehearsal judges it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from forewarn.inpod.progress import Progress, compared, counters_in
+from forewarn.inpod.rehearsal import Round, judge, passed, problems, table
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("step 12 loss 0.5", {"step": 12}),
+        ("2026-11-29 INFO Step: 7/100", {"step": 7}),
+        ("step 17/100", {"step": 17}),
+        ("Step:      17", {"step": 17}),
+        ("step 1,200", {"step": 1200}),
+        ("epoch=3", {"epoch": 3}),
+        ("epoch=0-step=12", {"epoch": 0, "step": 12}),
+        ("Epoch 0 step 17", {"epoch": 0, "step": 17}),
+        ("step 17 of epoch 2", {"epoch": 2, "step": 17}),
+        ("epoch 0: batch 12", {"epoch": 0, "batch": 12}),
+        ("Epoch [1/3], Step [100/600], Loss: 0.3", {"epoch": 1, "step": 100}),
+        ("Epoch 1/3", {"epoch": 1}),
+        ("Epoch: [0][ 10/5005]\tTime 0.1", {"epoch": 0, "bar": 10}),
+        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.3", {"epoch": 1, "bar": 640}),
+        ("Epoch 1:  45%|####    | 45/100 [00:01<00:02, 40.00it/s, loss=0.1]", {"epoch": 1, "bar": 45}),
+        ("12/100 [==>...] - 1s 3ms/step - loss: 0.1", {"bar": 12}),
+        ("\x1b[1m12/100\x1b[0m \x1b[32m━━\x1b[0m\x1b[37m━━\x1b[0m \x1b[1m1s\x1b[0m 3ms/step", {"bar": 12}),
+        ("it 5", {"it": 5}),
+        ("global_step=12", {"global_step": 12}),
+        ("train/step: 3", {"step": 3}),
+        ('{"epoch": 1, "step": 5}', {"epoch": 1, "step": 5}),
+        ("{'loss': 0.5, 'epoch': 0.04}", {"epoch": 0.04}),
+        ("unit 4", {"unit": 4}),
+        ("step 5 saved checkpoint.pt", {"step": 5}),
+        ("stopped before unit 5; run again", {}),
+        ("resuming at step 6", {}),
+        ("saved checkpoint at step 6", {}),
+        ("loaded checkpoint of epoch 3", {}),
+        ("max_step=1000 total epoch: 3 steps_per_epoch: 100 num_epochs=3", {}),
+        ("val step 3", {}),
+        ("loss 0.5", {}),
+        ("footstep 3", {}),
+        ("[11/29/2026 19:30] INFO loss", {}),
+    ],
+)
+def test_which_counters_a_line_tells(line, told):
+    assert counters_in(line) == told
+
+
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        (r"(\d+)", {"step of --step-pattern": 7}),
+        (r"(?P<epoch>\d+)/(\d+)", {"epoch": 7, "step of --step-pattern": 9}),
+        (r"(\d)/(?P<step>\d+)", {"step of --step-pattern": 9}),
+        (r"([a-z]+)", {}),
+        (r"(x)?7", {}),
+    ],
+)
+def test_a_pattern_of_ones_own(pattern, told):
+    assert counters_in("7/9 step 3 go", re.compile(pattern)) == told
+
+
+def rounds(*outputs: list[str]) -> list[Round]:
+    found = []
+    for output in outputs:
+        progress = Progress()
+        for line in output:
+            progress.read(line)
+        last = len(found) == len(outputs) - 1
+        found.append(Round("end" if last else "kill", ["kill"], progress, 0 if last else -9))
+    return found
+
+
+def steps(first: int, last: int, form: str = "step {n}", per_epoch: int = 30) -> list[str]:
+    return [form.format(n=n, e=n // per_epoch, s=n % per_epoch) for n in range(first, last + 1)]
+
+
+ANEW, ON = "Epoch {e} step {s}", "Epoch {e} step {n}"
+
+
+@pytest.mark.parametrize("form", ["step {n}", ANEW, ON, "{{'epoch': {e}.5, 'step': {n}}}"])
+def test_the_loss_is_what_was_done_twice(form):
+    seen = rounds(steps(1, 50, form), steps(21, 65, form), steps(66, 99, form))
+    judged = judge(seen)
+    assert [cost.lost for cost in judged] == [30, 0]
+    assert problems(seen, judged) == []
+    assert passed(seen, judged) == "it resumed each time; most steps lost by one stop: 30"
+    assert "30 steps" in table(seen, judged)
+
+
+@pytest.mark.parametrize("form", ["step {n}", ANEW, ON, "epoch {e}: batch {s}"])
+@pytest.mark.parametrize("stop", [9, 29, 30, 50])
+def test_one_that_never_saves_began_from_the_beginning(form, stop):
+    seen = rounds(steps(0, stop, form), steps(0, 59, form))
+    judged = judge(seen)
+    assert judged[0].over
+    assert judged[0].lost == stop + 1
+    assert "began from the beginning" in problems(seen, judged)[0]
+    assert "all of them" in table(seen, judged)
+
+
+def test_an_epoch_told_on_a_line_of_its_own_counts_for_the_steps_after_it():
+    def output(first: int, last: int) -> list[str]:
+        return [f"Epoch {n // 30}\n{n % 30}/30 [=>..]" for n in range(first, last + 1)]
+
+    def lines(first: int, last: int) -> list[str]:
+        return [line for text in output(first, last) for line in text.split("\n")]
+
+    seen = rounds(lines(0, 40), lines(30, 59))
+    judged = judge(seen)
+    assert (judged[0].lost, judged[0].over) == (11, False)
+
+
+def test_an_epoch_that_is_told_in_one_run_only_is_not_compared():
+    # Two streams of one program: which of them comes first differs from run to run.
+    seen = rounds(["step 0", "Epoch 0", "step 1", "step 2"], ["Epoch 0", "step 0", "step 1"])
+    assert judge(seen)[0].over
+
+
+def test_epochs_alone_are_compared_where_nothing_finer_grows():
+    seen = rounds(
+        ["batch: 32", *steps(1, 5, "epoch {n}")],
+        ["batch: 32", *steps(4, 9, "epoch {n}")],
+    )
+    judged = judge(seen)
+    assert compared([round_.progress for round_ in seen]) == "epoch"
+    assert passed(seen, judged) == "it resumed each time; most epochs lost by one stop: 2"
+
+
+def test_steps_that_begin_anew_without_an_epoch_tell_no_loss():
+    seen = rounds([*steps(0, 29), *steps(0, 9)], steps(5, 29))
+    judged = judge(seen)
+    assert problems(seen, judged) == []
+    assert "how much was lost cannot be told" in passed(seen, judged)
+    again = rounds([*steps(0, 29), *steps(0, 9)], steps(0, 29))
+    assert "print the epoch beside the step" in problems(again, judge(again))[0]
+
+
+@pytest.mark.parametrize("line", ["epoch 0", "step 0", "Epoch 0 step 0"])
+def test_what_was_never_seen_beyond_its_beginning_cannot_be_told(line):
+    seen = rounds([line, line], [line], [line])
+    assert "cannot tell whether it resumed" in problems(seen, judge(seen))[0]
+
+
+def test_a_stop_at_the_first_step_is_counted_as_not_told():
+    seen = rounds(steps(0, 0), steps(0, 9), steps(10, 20))
+    judged = judge(seen)
+    assert problems(seen, judged) == []
+    assert passed(seen, judged).startswith("it resumed after 1 of 2 stops; the rest cannot be told")
