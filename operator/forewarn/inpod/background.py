@@ -8,6 +8,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable
 
+from forewarn.inpod import durable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -67,7 +69,7 @@ class BackgroundSaver:
             copied = detached(state())
         except Exception as error:
             # Raised when the ranks take the save in, together: one that left here alone would leave the others waiting.
-            saving.error = error
+            saving.error = durable.foreign(error, "the state function")
         # Not a daemon: the interpreter waits for it at its end.
         self._thread = threading.Thread(target=self._run, args=(saving, copied), name="forewarn-save")
         self._thread.start()

@@ -28,6 +28,8 @@ _ADVICE = {
     errno.EIO: "the storage failed",
 }
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 
 class CheckpointError(UserError):
     """A checkpoint could not be saved or restored; ``errno`` is the system's number where there is one."""
@@ -42,6 +44,15 @@ def cannot_save(where: str, error: BaseException) -> CheckpointError:
     number = error.errno if isinstance(error, OSError) else None
     reason = (number is not None and _ADVICE.get(number)) or f"{type(error).__name__}: {error}"
     return CheckpointError(where, f"the checkpoint was not saved: {reason}", "the ones before it are intact", number)
+
+
+def foreign(error: Exception, whose: str) -> Exception:
+    """Return the error of somebody else's code so that it cannot pass for one of the storage we write to."""
+    if not isinstance(error, OSError):
+        return error
+    found = RuntimeError(f"{whose} raised {type(error).__name__}: {error}")
+    found.__cause__ = error
+    return found
 
 
 @dataclass(frozen=True)
@@ -69,11 +80,8 @@ class _Tee(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        try:
+        with self._noting():
             self._file.write(view)
-        except OSError as error:
-            self.error = self.error or error
-            raise
         self.digest.update(view)
         self.size += len(view)
         return len(view)
@@ -81,7 +89,16 @@ class _Tee(io.RawIOBase):
     def flush(self) -> None:
         # Python flushes this object once more when it is deleted, after the file is closed.
         if not self._file.closed:
-            self._file.flush()
+            with self._noting():
+                self._file.flush()
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.error = self.error or error
+            raise
 
 
 def write_new(path: str, write: Callable[[BinaryIO], object]) -> Written:

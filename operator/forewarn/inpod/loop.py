@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Callable
 
 from forewarn import contract
+from forewarn.inpod import durable
 from forewarn.inpod.background import BackgroundSaver
 from forewarn.inpod.durable import CheckpointError
 from forewarn.inpod.heed import Heed
@@ -29,7 +30,7 @@ def write_state(saving: Saving, state: State) -> None:
     try:
         value = state()
     except Exception as error:
-        saving.error = error
+        saving.error = durable.foreign(error, "the state function")
     else:
         saving.write(value)
 
@@ -46,7 +47,8 @@ class Loop:
     with several ranks, ``step`` is called by all of them, equally often. ``environ``, ``now``, ``tick``: this
     process's environment, and clocks that return an aware datetime and monotonic seconds.
 
-    A save that fails for want of storage is logged and the loop goes on; any other failure is raised.
+    A save that fails for want of storage is logged and the loop goes on, but for the last one, in ``finish``; any other
+    failure is raised.
     """
 
     def __init__(
@@ -70,7 +72,10 @@ class Loop:
         self._saver = BackgroundSaver(store) if background else None
         self._interruptions = interruptions if store.ranks.rank == 0 else None
         self._write = write
-        self._saved_step: int | None = None
+        # Counted, since a step's number may come again in each epoch.
+        self._call = 0
+        self._saved_call: int | None = None
+        self._at: tuple[int, int | None] | None = None
         self._failing = False
         self._blocked: float | None = None
         self._entered = False
@@ -110,7 +115,9 @@ class Loop:
 
     def resumed(self, checkpoint: Checkpoint) -> None:
         """Note that the run goes on from a checkpoint which something else has loaded."""
-        self.last, self._saved_step = checkpoint, checkpoint.step
+        self.last = checkpoint
+        self._begin(checkpoint.step, checkpoint.manifest.epoch)
+        self._saved_call = self._call
         self._note(checkpoint.step, checkpoint.manifest.epoch, "resumed", logging.INFO)
 
     def step(
@@ -118,9 +125,9 @@ class Loop:
     ) -> bool:
         """Save if it is time to, and return whether to stop now; to be called after step ``step`` is done.
 
-        ``state``: called only for a save. Call it in warm-up and evaluation too, with the step that is done: what is
-        not looked at is not heeded. Raises ``CheckpointError``; ``TypeError`` and ``ValueError``, in the first step
-        already, for what no save could use.
+        ``state``: called only for a save. Steps may be counted anew in each epoch: each call is one of its own. Call it
+        in warm-up and evaluation too, with the step that is done: what is not looked at is not heeded. Raises
+        ``CheckpointError``; ``TypeError`` and ``ValueError``, in the first step already, for what no save could use.
         """
         step = whole_step(step)
         if not callable(state):
@@ -128,13 +135,14 @@ class Loop:
         if not self._entered:
             self._entered = True
             log.warning("forewarn: SIGTERM is not heeded: the loop is to be used as 'with Loop(store) as loop'")
+        self._begin(step, epoch)
         saver = self._saver
         look = self.heed.look(busy=saver is not None and not saver.written())
         if look is None:
             return False
         if not look.busy:
             self._take_in()
-        wanted = look.stop and self._saved_step != step and (look.terminated or not self._failing)
+        wanted = look.stop and (look.terminated or not self._failing)
         if look.terminated and wanted:
             self._plan()
         if look.due or look.fired or wanted:
@@ -143,7 +151,7 @@ class Loop:
             self._take_in()
             self._save(step, state, epoch, metrics, in_background=False)
         # Without its checkpoint a warned loop goes on: the warning may be withdrawn, and a stop would lose the work.
-        self.stopped = look.terminated or (look.stop and self._saved_step == step)
+        self.stopped = look.terminated or (look.stop and self._saved_call == self._call)
         if look.fired or self.stopped:
             self._note(step, epoch, f"{look.why}; {'stopping' if self.stopped else 'going on'}")
         return self.stopped
@@ -151,9 +159,21 @@ class Loop:
     def finish(
         self, step: int, state: State, *, epoch: int | None = None, metrics: Mapping[str, float] | None = None
     ) -> None:
-        """Save the end of the run, unless this step is saved, and wait for what is outstanding."""
+        """Save the end of the run, unless the last call of ``step`` was this step's and saved it.
+
+        Raises ``CheckpointError`` for want of storage too: the run must not pass for done without its result.
+        """
+        step = whole_step(step)
+        if self._at is None or self._at[0] != step or epoch not in (None, self._at[1]):
+            self._begin(step, epoch)
         self._take_in()
-        self._save(whole_step(step), state, epoch, metrics, in_background=False)
+        failure = self._save(step, state, epoch, metrics, in_background=False)
+        if failure is not None:
+            raise failure
+
+    def _begin(self, step: int, epoch: int | None) -> None:
+        self._call += 1
+        self._at = (step, epoch)
 
     def _plan(self) -> None:
         """Say it where the last save will probably not fit between SIGTERM and SIGKILL; it is tried all the same."""
@@ -163,9 +183,10 @@ class Loop:
 
     def _save(
         self, step: int, state: State, epoch: int | None, metrics: Mapping[str, float] | None, *, in_background: bool
-    ) -> None:
-        if self._saved_step == step:
-            return
+    ) -> CheckpointError | None:
+        """Save unless this call has; returns the error that is logged."""
+        if self._saved_call == self._call:
+            return None
         begun = self.heed.tick()
         self.heed.schedule.restart(begun)
         self._take_in()
@@ -173,7 +194,6 @@ class Loop:
             with self.heed.signal.shielded():
                 if self._saver is not None and in_background:
                     self._saver.save(step, state, epoch=epoch, metrics=metrics)
-                    self._saved_step = step
                     self._blocked = self.heed.tick() - begun
                 else:
                     self._blocked = None
@@ -182,15 +202,18 @@ class Loop:
                     self._saved(saving.publish())
         except CheckpointError as error:
             self._failed(error)
+            return error
+        self._saved_call = self._call
+        return None
 
     def _saved(self, checkpoint: Checkpoint) -> None:
-        self.last, self._saved_step, self._failing = checkpoint, checkpoint.step, False
+        self.last, self._failing = checkpoint, False
         cost = checkpoint.manifest.cost
         self.heed.schedule.saved(self.heed.tick(), cost if self._blocked is None else self._blocked, cost)
         log.info("forewarn: saved %s in %.2f s", checkpoint.path, cost)
 
     def _failed(self, error: CheckpointError) -> None:
-        self._saved_step = self.last.step if self.last else None
+        self._saved_call = None
         self.heed.schedule.restart(self.heed.tick())
         if error.errno is None:
             raise error

@@ -8,7 +8,7 @@ import os
 import time
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable
 
 from forewarn import contract
 from forewarn.contract import UTC
@@ -259,21 +259,40 @@ class Saving:
             path = os.path.join(self.base, name)
         else:
             name, path = str(self.name) + DATA, self.base + DATA + TEMPORARY
+
+        def content(file: BinaryIO) -> None:
+            try:
+                self._serializer.save(state, file)
+            except OSError as error:
+                if error.errno in durable.NO_ROOM:
+                    raise  # of a file of its own
+                raise durable.foreign(error, "the serializer") from error
+
         try:
-            self._files[name] = durable.write_new(path, lambda file: self._serializer.save(state, file))
+            self._files[name] = durable.write_new(path, content)
         except Exception as error:
             self.error = error
 
     def write_files(self, write: Callable[[str], Iterable[str]], serializer: str) -> None:
         """Let ``write(directory)`` make files of its own in a sharded checkpoint; it returns their names."""
         try:
-            for name in write(self.base):
+            for name in self._made(write):
                 path = os.path.join(self.base, name)
                 self._files[name] = durable.sync_file(path)
                 durable.sync_directory(os.path.dirname(path))
         except Exception as error:
             self.error = error
         self._serializer = serializers.Functions(serializer, _no_file, _no_file)
+
+    def _made(self, write: Callable[[str], Iterable[str]]) -> list[str]:
+        try:
+            return list(write(self.base))
+        except OSError as error:
+            # The system names the file that it could not open; a disk that is full while writing has no name.
+            named = error.filename
+            if isinstance(named, str) and os.path.commonpath([os.path.abspath(named), self.base]) != self.base:
+                raise durable.foreign(error, "what writes the files") from error
+            raise
 
     def publish(self) -> Checkpoint:
         """Make the checkpoint complete, then delete what it makes superfluous.

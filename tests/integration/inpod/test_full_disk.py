@@ -16,6 +16,7 @@ from forewarn.inpod.loop import Loop
 from forewarn.inpod.reader import PodInfo
 from forewarn.inpod.schedule import SaveSchedule
 from forewarn.inpod.store import CheckpointStore
+from tests.integration.inpod.support import run
 
 
 @pytest.fixture
@@ -80,6 +81,20 @@ def test_the_loop_goes_on_and_saves_once_there_is_room(small, caplog):
         for step in range(20, 40):
             loop.step(step, lambda: big(300_000))
         assert loop.last is not None
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_program_whose_result_is_not_kept_does_not_end_as_done(small, background):
+    code = f"""
+import os
+from forewarn.inpod import CheckpointStore, Loop
+with Loop(CheckpointStore({str(small / "c")!r}), background={background}) as loop:
+    assert not loop.step(1, dict)
+    loop.finish(1, lambda: {{"weights": os.urandom(2_000_000)}})
+"""
+    done = run("-c", code, cwd=small)
+    assert done.returncode == 1
+    assert "no space left" in done.stderr.splitlines()[-1]
 
 
 def test_a_read_only_home_is_said(small):

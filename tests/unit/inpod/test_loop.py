@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import signal
 import subprocess
@@ -149,16 +150,51 @@ def test_a_resumed_run_does_not_save_what_it_has_just_loaded(tmp_path):
     with run.loop:
         restored = run.loop.resume()
         assert restored is not None
-        run.at = restored.step - 1
+        run.loop.finish(4, lambda: {"step": 4})
+        assert run.saved == [4]
+        run.at = restored.step
         run.warn(10)
         assert run.step()
-    assert run.saved == [4]
+    assert run.saved == [4, 5]
     lines = (tmp_path / "log").read_text().splitlines()
     assert "step=4 epoch=1" in lines[0]
     assert "why=resumed" in lines[0]
     assert 'why="termination warning; stopping"' in lines[1]
     assert "warned=yes" in lines[1]
     assert f"checkpoint={run.store.checkpoints()[0].path}" in lines[1]
+
+
+@pytest.mark.parametrize("epochs", [True, False])
+@pytest.mark.parametrize("cue", ["warning", "SIGTERM"])
+@pytest.mark.parametrize("background", [False, True])
+def test_a_step_that_is_counted_anew_in_each_epoch_is_saved_again(tmp_path, epochs, cue, background):
+    run = Run(tmp_path, background=background)
+    with run.loop:
+        for epoch, step in itertools.product(range(3), range(4)):
+            if (epoch, step) == (0, 2):
+                run.clock.seconds += 10_000
+            if (epoch, step) == (2, 2):
+                run.warn(10) if cue == "warning" else os.kill(os.getpid(), signal.SIGTERM)
+            done = [epoch, step]
+            if run.loop.step(step, lambda done=done: done, epoch=epoch if epochs else None):
+                break
+    assert run.loop.exit_code == 75
+    restored = run.store.restore()
+    assert restored is not None
+    assert restored.state == [2, 2]
+    assert run.saved.count(2) == 2
+
+
+def test_the_end_is_saved_where_its_number_was_saved_in_an_earlier_epoch(tmp_path):
+    run = Run(tmp_path)
+    with run.loop:
+        run.warn(10)
+        run.loop.step(3, lambda: "first", epoch=0)
+        run.loop.finish(3, lambda: "same", epoch=0)
+        run.loop.finish(3, lambda: "last", epoch=1)
+    restored = run.store.restore()
+    assert restored is not None
+    assert (restored.state, run.saved) == ("last", [3, 3])
 
 
 def test_sigterm_is_read_at_the_step_boundary(tmp_path):
@@ -209,6 +245,68 @@ def test_with_a_full_disk_sigterm_still_stops(tmp_path, monkeypatch):
         assert run.step()
         monkeypatch.undo()
     assert run.loop.exit_code == 75
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_an_end_that_is_not_saved_is_an_error(tmp_path, monkeypatch, background):
+    run = Run(tmp_path, background=background)
+
+    def refuse(*_arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def end() -> None:
+        with run.loop:
+            run.step()
+            if background:
+                run.step(700)
+            run.loop.finish(run.at, lambda: {"step": run.at})
+
+    monkeypatch.setattr(durable.os, "fsync", refuse)
+    with pytest.raises(CheckpointError, match="no space left") as caught:
+        end()
+    assert "\n" not in str(caught.value)
+    assert run.saved == []
+
+
+def again(call, state) -> None:
+    while True:
+        call(2, state)
+
+
+def broken() -> str:
+    return open("/nope/model.bin").read()
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("how", ["step", "finish"])
+def test_an_error_of_the_state_function_is_no_want_of_room(tmp_path, background, how):
+    run = Run(tmp_path, background=background)
+    with run.loop:
+        assert not run.loop.step(1, broken)
+        run.clock.seconds += 10_000
+        with pytest.raises(CheckpointError, match="the state function raised FileNotFoundError") as caught:
+            again(run.loop.finish if how == "finish" else run.loop.step, broken)
+        assert caught.value.errno is None
+
+
+def test_an_error_of_the_serializers_own_is_no_want_of_room(tmp_path):
+    store = CheckpointStore(tmp_path / "c", serializer=Functions("own", lambda state, file: broken(), broken))
+    with (
+        Loop(store, podinfo=PodInfo("/nowhere")) as loop,
+        pytest.raises(CheckpointError, match="the serializer raised FileNotFoundError"),
+    ):
+        loop.finish(1, dict)
+
+
+def test_a_framework_that_cannot_open_a_file_elsewhere_is_no_want_of_room(tmp_path):
+    def write(saving, state):
+        saving.write_files(lambda directory: [broken()], "own")
+
+    store = CheckpointStore(tmp_path / "c", sharded=True)
+    with Loop(store, podinfo=PodInfo("/nowhere"), write=write) as loop, pytest.raises(CheckpointError) as caught:
+        loop.finish(1, dict)
+    assert caught.value.errno is None
+    assert "/nope/model.bin" in str(caught.value)
 
 
 def test_a_state_that_cannot_be_saved_is_raised_at_the_first_save(tmp_path):

@@ -584,3 +584,12 @@ def test_a_save_leaves_nothing_for_python_to_complain_about(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_newest_is_what_was_saved_last_whatever_its_step(tmp_path):
+    store = CheckpointStore(tmp_path, keep_last=1)
+    for step in (3, 0, 3, 1):
+        store.save(step, {"step": step})
+    restored = CheckpointStore(tmp_path).restore()
+    assert restored is not None
+    assert (restored.step, len(store.checkpoints())) == (1, 1)
