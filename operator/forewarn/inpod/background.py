@@ -6,6 +6,7 @@ import copy
 import logging
 import sys
 import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Callable
 
 from forewarn.inpod import durable
@@ -27,8 +28,8 @@ def detached(state: Any) -> Any:
     # Only the plain types: a subclass may hold more than its items.
     if type(state) in (list, tuple):
         return type(state)(detached(item) for item in state)
-    if type(state) is dict or type(state).__name__ == "OrderedDict":
-        return {key: detached(item) for key, item in state.items()}
+    if type(state) in (dict, OrderedDict):
+        return type(state)((key, detached(item)) for key, item in state.items())
     return copy.deepcopy(state)
 
 

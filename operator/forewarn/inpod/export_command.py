@@ -20,6 +20,11 @@ SHARED = ("arguments", "cli", "contract", "errors", "session", "wording")
 MAIN = f"""\
 import sys
 
+if sys.version_info < (3, 9):
+    # Python's own exit code for what it cannot read is 1, which the command "warned" gives for "not warned".
+    sys.stderr.write("error: forewarn: this is Python %d.%d; needed: 3.9 or newer\\n" % sys.version_info[:2])
+    sys.exit(2)
+
 from forewarn import cli
 
 # The commands of the operator are not in this file, and not offered.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -75,6 +76,11 @@ class Heed:
     ) -> None:
         if podinfo is not None and not hasattr(podinfo, "read"):
             raise TypeError(f"podinfo must be a PodInfo, as in PodInfo({podinfo!r})")
+        if schedule is not None and not hasattr(schedule, "due"):
+            raise TypeError(f"schedule must be a SaveSchedule, as in SaveSchedule({schedule!r})")
+        for name, clock in (("now", now), ("tick", tick)):
+            if not callable(clock):
+                raise TypeError(f"{name} must be a function, not {clock!r}")
         self.podinfo = podinfo or PodInfo()
         self.schedule = schedule or SaveSchedule()
         self.signal = signals.StopSignal()
@@ -89,6 +95,8 @@ class Heed:
 
     def __enter__(self) -> Heed:
         self.signal.__enter__()
+        if threading.current_thread() is not threading.main_thread():
+            log.warning("forewarn: SIGTERM is not heeded: only the main thread can, and this is another")
         plan = signals.planned_with(self._environ)
         if plan and self._rank == 0:
             log.warning("forewarn: %s", plan)

@@ -6,6 +6,8 @@ import array
 import sys
 from typing import TYPE_CHECKING, Any
 
+from forewarn.inpod.schedule import number
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -129,7 +131,9 @@ class Agreement:
     """
 
     def __init__(self, among: Ranks | None = None, every: int = 1, seconds: float | None = None) -> None:
-        if every < 1 or (seconds is not None and seconds <= 0):
+        if not hasattr(every, "__index__"):
+            raise TypeError(f"every must be a whole number of steps, not {every!r}")
+        if every < 1 or (seconds is not None and not number("seconds", seconds) > 0):
             raise ValueError("every must be 1 or more, seconds above 0")
         self.ranks = among or find_ranks()
         self._seconds = seconds if self.ranks.size > 1 else None

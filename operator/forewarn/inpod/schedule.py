@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+from typing import Any
 
 OVERHEAD = 0.05
 """Share of the time that saves may take: an interval of 20 costs."""
@@ -18,12 +20,19 @@ MEASURED = 5
 """Costs remembered; the largest of them counts."""
 
 
+def number(name: str, value: Any) -> float:
+    """Return a value that must be a number (numpy's too); raises ``TypeError`` for anything else."""
+    if type(value) is bool or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    return float(value)
+
+
 class SaveSchedule:
     """Says when a periodic save is due, and how long before a stop to begin one.
 
     ``cost``: seconds of one save, if known; real saves replace it. ``mtbf``: mean seconds between interruptions that
     nobody announces; given, the interval is Young/Daly's ``sqrt(2 · cost · mtbf)``, else ``cost / overhead``.
-    ``shortest``: seconds.
+    ``shortest``: seconds, 0 or more. Raises ``ValueError`` and ``TypeError``.
     """
 
     def __init__(
@@ -35,8 +44,10 @@ class SaveSchedule:
         shortest: float = SHORTEST_SECONDS,
     ) -> None:
         for name, value in (("cost", cost), ("overhead", overhead), ("mtbf", mtbf)):
-            if value is not None and not 0 < value < math.inf:
+            if not (value is None and name != "overhead") and not 0 < number(name, value) < math.inf:
                 raise ValueError(f"{name} must be above 0, not {value!r}")
+        if not 0 <= number("shortest", shortest) < math.inf:
+            raise ValueError(f"shortest must be 0 or more, not {shortest!r}")
         self.overhead, self.mtbf, self.shortest = overhead, mtbf, shortest
         self._given = cost
         self._blocked: list[float] = []

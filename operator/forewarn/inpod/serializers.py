@@ -6,6 +6,7 @@ import io
 import json
 import sys
 import zipfile
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Any, BinaryIO, Callable
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _TAG = "~"
 _STATE = "state.json"
+_DICTS = (dict, OrderedDict, Counter)
 
 
 class Serializer:
@@ -48,8 +50,9 @@ class Functions(Serializer):
 class Plain(Serializer):
     """JSON and npy in a zip: no pickle, so that loading runs no code of anybody's.
 
-    Takes None, bool, int, float, str, bytes, list, tuple, dict and numpy arrays and scalars of plain types; gives
-    back the same types. Raises ``TypeError``, naming the place, for anything else. numpy is needed for arrays alone.
+    Takes None, bool, int, float, str, bytes, list, tuple, dict, OrderedDict, Counter, and numpy arrays and scalars of
+    plain types; gives back the same types (for a memmap an array). Raises ``TypeError``, naming the place, for anything
+    else, a defaultdict too: its factory is code. numpy is needed for arrays alone.
     """
 
     name = "plain"
@@ -82,11 +85,11 @@ def _encode(value: Any, where: str, keep: Callable[[Callable[[BinaryIO], None]],
         return [_encode(item, f"{where}[{index}]", keep) for index, item in enumerate(value)]
     if type(value) is tuple:
         return {_TAG: "tuple", "items": [_encode(item, f"{where}[{index}]", keep) for index, item in enumerate(value)]}
-    if isinstance(value, dict):
-        if all(type(key) is str for key in value) and _TAG not in value:
+    if type(value) in _DICTS:
+        if type(value) is dict and all(type(key) is str for key in value) and _TAG not in value:
             return {key: _encode(item, f"{where}[{key!r}]", keep) for key, item in value.items()}
         pairs = [[_encode(key, where, keep), _encode(item, f"{where}[{key!r}]", keep)] for key, item in value.items()]
-        return {_TAG: "dict", "items": pairs}
+        return {_TAG: type(value).__name__, "items": pairs}
     if type(value) is bytes:
         return {_TAG: "bytes", "member": keep(lambda file: _write(file, value))}
     if type(value).__module__ == "numpy":
@@ -101,7 +104,8 @@ def _write(file: BinaryIO, data: bytes) -> None:
 def _encode_numpy(value: Any, where: str, keep: Callable[[Callable[[BinaryIO], None]], str]) -> Any:
     import numpy as np
 
-    if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.hasobject:
+    # An array of a subclass (a matrix) would come back as a plain one.
+    if not (type(value) in (np.ndarray, np.memmap) or isinstance(value, np.generic)) or value.dtype.hasobject:
         raise TypeError(f"{where} is a numpy {type(value).__name__} that the plain serializer cannot keep")
     kind = "array" if isinstance(value, np.ndarray) else "scalar"
     member = keep(lambda file: np.lib.format.write_array(file, np.asanyarray(value), allow_pickle=False))
@@ -118,8 +122,9 @@ def _decode(value: Any, archive: zipfile.ZipFile) -> Any:
         return {key: _decode(item, archive) for key, item in value.items()}
     if tag == "tuple":
         return tuple(_decode(item, archive) for item in value["items"])
-    if tag == "dict":
-        return {_decode(key, archive): _decode(item, archive) for key, item in value["items"]}
+    for kind in _DICTS:
+        if tag == kind.__name__:
+            return kind({_decode(key, archive): _decode(item, archive) for key, item in value["items"]})
     data = archive.read(value["member"])
     if tag == "bytes":
         return data

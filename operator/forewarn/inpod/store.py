@@ -62,6 +62,11 @@ class CheckpointStore:
         ranks: Ranks | None = None,
         sharded: bool = False,
     ) -> None:
+        if not hasattr(keep_last, "__index__") or not isinstance(best, (str, type(None))):
+            raise TypeError(f"keep_last must be a whole number and best a name, not {keep_last!r} and {best!r}")
+        for name, given, needed in (("serializer", serializer, "save"), ("ranks", ranks, "highest")):
+            if given is not None and (isinstance(given, type) or not hasattr(given, needed)):
+                raise TypeError(f"{name} must be an object with {needed}(), not {given!r}")
         if keep_last < 1 or best_is not in ("lowest", "highest"):
             raise ValueError("keep_last must be 1 or more, best_is lowest or highest")
         self.directory = os.path.abspath(os.fspath(directory))

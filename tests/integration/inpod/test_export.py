@@ -78,6 +78,13 @@ def test_the_file_is_a_command_on_each_python(exported, version):
     assert re.fullmatch(r"error: forewarn: no command 'run'; one of: warned, shell, export, rehearse\n", missing.stderr)
 
 
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.8"])
+def test_a_python_that_is_too_old_is_an_error_and_not_the_answer_no(exported, version):
+    command = [interpreter(version), str(exported / "forewarn.pyz"), "warned"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"error: forewarn: this is Python {version}; needed: 3.9 or newer\n")
+
+
 def test_the_archive_can_export_itself(exported, tmp_path):
     command = [sys.executable, "-I", str(exported / "forewarn.pyz"), "export", str(tmp_path)]
     subprocess.run(command, check=True, capture_output=True)

@@ -214,6 +214,8 @@ def test_numpy_arrays_and_scalars_come_back_without_pickle(tmp_path):
     assert same(given, restored.state) is None
     with pytest.raises(CheckpointError, match=r"state\['x'\] is a numpy"):
         store.save(2, {"x": np.array([object()])})
+    with pytest.raises(CheckpointError, match=r"state\['x'\] is a numpy matrix"):
+        store.save(2, {"x": np.matrix([[1]])})
 
 
 DCP = """

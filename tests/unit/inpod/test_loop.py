@@ -22,7 +22,7 @@ from forewarn.inpod.log import InterruptionLog, log_to
 from forewarn.inpod.loop import Loop
 from forewarn.inpod.reader import PodInfo
 from forewarn.inpod.schedule import SaveSchedule
-from forewarn.inpod.serializers import Functions
+from forewarn.inpod.serializers import Functions, Plain
 from forewarn.inpod.signals import StopSignal, grace_seconds
 from forewarn.inpod.store import CheckpointStore
 from forewarn.inpod.volume import Volume
@@ -507,6 +507,17 @@ def test_outside_the_main_thread_there_is_no_signal_and_no_error():
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_a_loop_outside_the_main_thread_says_once_that_sigterm_is_not_heeded(tmp_path, caplog):
+    def work() -> None:
+        with Loop(CheckpointStore(tmp_path)) as loop:
+            assert not loop.step(1, dict)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert caplog.text.count("SIGTERM is not heeded: only the main thread") == 1
+
+
 def test_torchruns_thirty_seconds_are_planned_with_and_said_once(tmp_path, caplog):
     environ = {"TORCHELASTIC_RUN_ID": "x"}
     assert (grace_seconds(environ), grace_seconds({})) == (30, 600)
@@ -556,8 +567,23 @@ def test_a_resumed_run_appends_to_its_log(tmp_path):
         (lambda path: Loop(CheckpointStore(path), interruptions="log"), "interruptions must be a log"),
         (lambda path: Loop(CheckpointStore(path), podinfo="/etc/podinfo"), "podinfo must be a PodInfo"),
         (lambda path: Loop(CheckpointStore(path), policy="early"), "early"),
+        (
+            lambda path: Loop(CheckpointStore(path), schedule=60),
+            r"schedule must be a SaveSchedule, as in SaveSchedule\(60",
+        ),
+        (lambda path: Loop(CheckpointStore(path), tick=5), "tick must be a function"),
+        (lambda path: Loop(CheckpointStore(path), every="2"), "every must be a whole number of steps, not '2'"),
+        (lambda path: Loop(CheckpointStore(path), seconds="2"), "seconds must be a number, not '2'"),
+        (lambda path: CheckpointStore(path, keep_last="2"), "keep_last must be a whole number .*, not '2'"),
+        (lambda path: CheckpointStore(path, keep_last=0), "keep_last must be 1 or more"),
+        (lambda path: CheckpointStore(path, best=1), "best a name"),
+        (lambda path: CheckpointStore(path, serializer=Plain), r"serializer must be an object with save\(\)"),
+        (lambda path: CheckpointStore(path, ranks=2), r"ranks must be an object"),
+        (lambda path: SaveSchedule("x"), "cost must be a number, not 'x'"),
+        (lambda path: SaveSchedule(overhead=None), "overhead must be a number"),
+        (lambda path: SaveSchedule(mtbf=0), "mtbf must be above 0"),
+        (lambda path: SaveSchedule(shortest=-5), "shortest must be 0 or more, not -5"),
     ],
-    ids=["path", "log", "podinfo", "policy"],
 )
 def test_a_loop_of_the_wrong_parts_says_which(tmp_path, build, says):
     with pytest.raises((TypeError, ValueError), match=says):

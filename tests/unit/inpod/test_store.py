@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter, OrderedDict, defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -357,6 +358,26 @@ def test_strangers_in_the_directory_are_left_alone(tmp_path):
 def test_a_step_is_a_whole_number(tmp_path, step):
     with pytest.raises(ValueError, match="whole number"):
         CheckpointStore(tmp_path).save(step, None)
+
+
+@pytest.mark.parametrize("copy", [lambda state: state, detached], ids=["at once", "for the background"])
+@pytest.mark.parametrize("state", [OrderedDict(b=1, a=(2,)), Counter("abba"), {"x": [OrderedDict({1: 2})]}, {"~": 1}])
+def test_a_mapping_comes_back_as_what_it_was(tmp_path, state, copy):
+    store = CheckpointStore(tmp_path, serializer=Plain())
+    store.save(1, copy(state))
+    restored = store.restore()
+    assert restored is not None
+    assert repr(restored.state) == repr(state)
+
+
+class Own(dict):
+    pass
+
+
+@pytest.mark.parametrize("value", [defaultdict(int, a=1), Own(a=1)], ids=["defaultdict", "own"])
+def test_a_mapping_that_would_come_back_as_another_is_refused(tmp_path, value):
+    with pytest.raises(CheckpointError, match=rf"state\['x'\] is a {type(value).__name__}, which"):
+        CheckpointStore(tmp_path, serializer=Plain()).save(1, {"x": value})
 
 
 class Gate:
