@@ -9,8 +9,8 @@ from typing import NamedTuple, Union
 Number = Union[int, float]
 
 EPOCH = "epoch"
-BAR = "bar"
-"""A progress bar's ``45/100 [``, or ``[640/60000``."""
+BAR = "bar of "
+"""A progress bar's ``45/100 [``, or ``[640/60000``; its total follows, since a program may show several."""
 GIVEN = "step of --step-pattern"
 COUNTERS = (GIVEN, "global_step", "step", "iteration", "iter", "it", "batch", "unit", BAR, EPOCH)
 """The finest that a program prints is compared; the first of these that grows."""
@@ -20,10 +20,12 @@ _WORD = re.compile(
     r"(?<![a-z])(global_step|step|iteration|iter|it|batch|unit|epoch)(?:\s?#|-|\s+-\s+)?[\s\"':=\[(]{0,12}" + _NUMBER,
     re.IGNORECASE,
 )
-_BAR = re.compile(r"\|\s*(\d+)/\d+\s*\[|^\s*(\d+)/\d+\s+\S*[\[━]|\[\s*(\d+)/\s*\d+(?![\d/])")
+_BAR = re.compile(r"\|\s*(\d+)/(\d+)\s*\[|^\s*(\d+)/(\d+)\s+\S*[\[━]|\[\s*(\d+)/\s*(\d+)(?![\d/])")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
 _NO_PROGRESS = re.compile(r"\b(?:stop|resum|restor|sav(?:e|ing)|(?:re)?load(?:ed|ing)?\b|checkpoint\b)", re.IGNORECASE)
 """What comes after one of these is a place that the program speaks about, not where it is."""
+_ASIDE = re.compile(r"\b(?:valid|eval|test|predict|sanity)", re.IGNORECASE)
+"""What makes a bar one of an evaluation."""
 _OTHER = re.compile(
     r"(?:^|[^a-z])(?:max|total|num|n|per|every|from|best|last|warmup|(?:s|ms)/|eval\w*|val\w*|test(?:ing)?)[\W_]*$",
     re.IGNORECASE,
@@ -53,6 +55,8 @@ class Track:
 
     first: Place
     last: Place
+    told: int = 0
+    """How many places were noted."""
     spans: dict[Number | None, tuple[Number, Number]] = field(default_factory=dict)
     """The least and the greatest step of each epoch."""
     anew: bool = False
@@ -62,6 +66,7 @@ class Track:
         """Note one more place."""
         if place.before(self.last) and not self.first.before(place):
             self.anew = True
+        self.told += 1
         self.last = place
         least, most = self.spans.get(place.epoch, (place.step, place.step))
         self.spans[place.epoch] = (min(least, place.step), max(most, place.step))
@@ -110,8 +115,11 @@ def counters_in(line: str, pattern: re.Pattern[str] | None = None) -> dict[str, 
         spent = match.end()
     if re.search(r"\b(?:stopped|resum)", line, re.IGNORECASE):
         return {}
-    if (bar := _BAR.search(line, spent)) and not _NO_PROGRESS.search(line[: bar.start()]):
-        found[BAR] = int(bar.group(1) or bar.group(2) or bar.group(3))
+    if bar := _BAR.search(line, spent):
+        before = line[: bar.start()]
+        if not _NO_PROGRESS.search(before) and not _ASIDE.search(before):
+            done, total = (int(group) for group in bar.groups() if group is not None)
+            found[f"{BAR}{total}"] = done
     return found
 
 
@@ -131,27 +139,38 @@ def _given(line: str, pattern: re.Pattern[str]) -> dict[str, Number]:
 
 def compared(runs: list[Progress]) -> str | None:
     """Return the counter to compare: the finest that grows, else the finest there is; ``None`` where there is none."""
-    there = [counter for counter in COUNTERS if any(counter in run.tracks for run in runs)]
-    for counter in there:
-        places = {place for run in runs if counter in run.tracks for place in _ends(run.tracks[counter])}
-        if len(places) > 1:
-            return counter
+    told: dict[str, int] = {}
+    for run in runs:
+        for name, track in run.tracks.items():
+            told[name] = told.get(name, 0) + track.told
+    # Of several bars, the one at which the program is longest.
+    bar = max((name for name in told if name.startswith(BAR)), key=lambda name: told[name], default=BAR)
+    there = [name for name in (bar if counter == BAR else counter for counter in COUNTERS) if name in told]
+    for name in there:
+        tracks = [run.tracks[name] for run in runs if name in run.tracks]
+        if len({place for track in tracks for place in (track.first, track.last)}) > 1:
+            return name
     return there[0] if there else None
-
-
-def _ends(track: Track) -> tuple[Place, Place]:
-    return track.first, track.last
 
 
 def epoch_length(tracks: list[Track]) -> Number | None:
     """Return how many steps an epoch has, where they begin anew in each; ``None`` where they count on."""
     spans: dict[Number, tuple[Number, Number]] = {}
+    anew = False
     for track in tracks:
-        for epoch, (least, most) in track.spans.items():
-            if epoch is not None:
-                known = spans.get(epoch, (least, most))
-                spans[epoch] = (min(least, known[0]), max(most, known[1]))
-    ordered = [spans[epoch] for epoch in sorted(spans)]
-    if any(later[0] < sooner[1] or later == sooner for sooner, later in zip(ordered, ordered[1:])):
-        return max(most for _, most in ordered) - min(least for least, _ in ordered) + 1
+        own = {epoch: span for epoch, span in track.spans.items() if epoch is not None}
+        anew = anew or any(later[0] < sooner[1] or later == sooner for sooner, later in _neighbours(own))
+        for epoch, (least, most) in own.items():
+            known = spans.get(epoch, (least, most))
+            spans[epoch] = (min(least, known[0]), max(most, known[1]))
+    # Between runs an epoch that is told late makes spans overlap, but not so far.
+    if anew or any(later[0] <= sooner[0] for sooner, later in _neighbours(spans)):
+        return max(most for _, most in spans.values()) - min(least for least, _ in spans.values()) + 1
     return None
+
+
+def _neighbours(
+    spans: dict[Number, tuple[Number, Number]],
+) -> list[tuple[tuple[Number, Number], tuple[Number, Number]]]:
+    ordered = [spans[epoch] for epoch in sorted(spans)]
+    return list(zip(ordered, ordered[1:]))

@@ -91,9 +91,13 @@ def judge(rounds: list[Round]) -> list[Judged]:
     return found
 
 
+def _counter(rounds: list[Round]) -> str:
+    return progress.compared([round_.progress for round_ in rounds]) or ""
+
+
 def _tracks(rounds: list[Round]) -> list[Track | None]:
-    counter = progress.compared([round_.progress for round_ in rounds])
-    return [round_.progress.tracks.get(counter or "") for round_ in rounds]
+    counter = _counter(rounds)
+    return [round_.progress.tracks.get(counter) for round_ in rounds]
 
 
 def _lost(last: Place, first: Place, length: Number | None) -> Number | None:
@@ -109,22 +113,11 @@ def _lost(last: Place, first: Place, length: Number | None) -> Number | None:
 
 def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
     """Return why the rehearsal failed, in sentences; nothing where the program heeds and resumes."""
-    found = []
-    tracks = [track for track in _tracks(rounds) if track]
-    if not tracks:
-        found.append("no line of its output told a step: print one such as 'step 12', or give --step-pattern")
-    elif not judged:
-        found.append("no stop was played before it came to its end: give it more to do, or a smaller --within")
-    elif not any(cost.told for cost in judged):
-        found.append(
-            f"cannot tell whether it resumed: before no stop was it seen beyond {tracks[0].first}, where it began: "
-            "print a step that grows, such as 'epoch 0 step 17', or give --step-pattern, or a larger --within"
-        )
-    anew = any(track.anew for track in tracks)
+    found = _untold(rounds, judged)
     for number, (round_, cost) in enumerate(zip(rounds, judged), start=1):
         if cost.over:
-            text = f"after round {number} ({PLAYS.get(round_.play, round_.play)}) it began from the beginning"
-            found.append(f"{text}, or anew in an epoch: print the epoch beside the step" if anew else text)
+            played = PLAYS.get(round_.play, round_.play)
+            found.append(f"after round {number} ({played}) it began from the beginning{_doubt(rounds)}")
     for number, round_ in enumerate(rounds, start=1):
         if round_.late:
             found.append(f"in round {number} it did not end within the grace after SIGTERM")
@@ -135,6 +128,29 @@ def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
     return found
 
 
+def _untold(rounds: list[Round], judged: list[Judged]) -> list[str]:
+    tracks = [track for track in _tracks(rounds) if track]
+    if not tracks:
+        return ["no line of its output told a step: print one such as 'step 12', or give --step-pattern"]
+    if not judged:
+        return ["no stop was played before it came to its end: give it more to do, or a smaller --within"]
+    if any(cost.told for cost in judged):
+        return []
+    return [
+        f"cannot tell whether it resumed: no stop has a step beyond the first, {tracks[0].first}, before it and any after: "
+        "print a step that grows, such as 'epoch 0 step 17', or give --step-pattern, or a larger --within"
+    ]
+
+
+def _doubt(rounds: list[Round]) -> str:
+    """Return what else than a beginning from the beginning the output may mean."""
+    if any(track.anew for track in _tracks(rounds) if track):
+        return ", or anew in an epoch: print the epoch beside the step"
+    if _counter(rounds).startswith(progress.BAR):
+        return ", as its bar shows it: a bar must begin where the program does (tqdm's initial=), or print the step"
+    return ""
+
+
 def passed(rounds: list[Round], judged: list[Judged]) -> str:
     """Return the sentence for a rehearsal without problems."""
     told = sum(cost.told for cost in judged)
@@ -142,14 +158,13 @@ def passed(rounds: list[Round], judged: list[Judged]) -> str:
     lost = [cost.lost for cost in judged if cost.lost is not None]
     if not lost:
         return f"it resumed {each}; how much was lost cannot be told: print the epoch beside the step"
-    unit = "epochs" if progress.compared([round_.progress for round_ in rounds]) == progress.EPOCH else "steps"
+    unit = "epochs" if _counter(rounds) == progress.EPOCH else "steps"
     return f"it resumed {each}; most {unit} lost by one stop: {max(lost)}"
 
 
 def table(rounds: list[Round], judged: list[Judged]) -> str:
     """Return the rounds as a table for a terminal."""
-    counter = progress.compared([round_.progress for round_ in rounds]) or "step"
-    unit = counter if counter == progress.EPOCH else "step"
+    unit = "epoch" if _counter(rounds) == progress.EPOCH else "step"
     tracks = _tracks(rounds)
     told = any(track.last.epoch is not None for track in tracks if track)
     rows = [("round", "played", "epoch:step" if told else f"{unit}s", "ended", "lost by it")]

@@ -25,11 +25,11 @@ from forewarn.inpod.rehearsal import Round, judge, passed, problems, table
         ("epoch 0: batch 12", {"epoch": 0, "batch": 12}),
         ("Epoch [1/3], Step [100/600], Loss: 0.3", {"epoch": 1, "step": 100}),
         ("Epoch 1/3", {"epoch": 1}),
-        ("Epoch: [0][ 10/5005]\tTime 0.1", {"epoch": 0, "bar": 10}),
-        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.3", {"epoch": 1, "bar": 640}),
-        ("Epoch 1:  45%|####    | 45/100 [00:01<00:02, 40.00it/s, loss=0.1]", {"epoch": 1, "bar": 45}),
-        ("12/100 [==>...] - 1s 3ms/step - loss: 0.1", {"bar": 12}),
-        ("\x1b[1m12/100\x1b[0m \x1b[32m━━\x1b[0m\x1b[37m━━\x1b[0m \x1b[1m1s\x1b[0m 3ms/step", {"bar": 12}),
+        ("Epoch: [0][ 10/5005]\tTime 0.1", {"epoch": 0, "bar of 5005": 10}),
+        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 0.3", {"epoch": 1, "bar of 60000": 640}),
+        ("Epoch 1:  45%|####    | 45/100 [00:01<00:02, 40.00it/s, loss=0.1]", {"epoch": 1, "bar of 100": 45}),
+        ("12/100 [==>...] - 1s 3ms/step - loss: 0.1", {"bar of 100": 12}),
+        ("\x1b[1m12/100\x1b[0m \x1b[32m━━\x1b[0m\x1b[37m━━\x1b[0m \x1b[1m1s\x1b[0m 3ms/step", {"bar of 100": 12}),
         ("it 5", {"it": 5}),
         ("global_step=12", {"global_step": 12}),
         ("train/step: 3", {"step": 3}),
@@ -43,6 +43,7 @@ from forewarn.inpod.rehearsal import Round, judge, passed, problems, table
         ("loaded checkpoint of epoch 3", {}),
         ("max_step=1000 total epoch: 3 steps_per_epoch: 100 num_epochs=3", {}),
         ("val step 3", {}),
+        ("Validation DataLoader 0:  50%|##  | 5/10 [00:01<00:01]", {}),
         ("loss 0.5", {}),
         ("footstep 3", {}),
         ("[11/29/2026 19:30] INFO loss", {}),
@@ -153,3 +154,35 @@ def test_a_stop_at_the_first_step_is_counted_as_not_told():
     judged = judge(seen)
     assert problems(seen, judged) == []
     assert passed(seen, judged).startswith("it resumed after 1 of 2 stops; the rest cannot be told")
+
+
+def bar(*done: int, total: int = 300) -> list[str]:
+    return [f"  9%|#   | {n}/{total} [00:01<00:02,  9.9it/s]" for n in done]
+
+
+def test_of_several_bars_the_longest_is_compared():
+    first = [*bar(0, 2, 4, total=4), *bar(*range(41)), *bar(0, 5, 10, total=10), *bar(41, 42)]
+    seen = rounds(first, [*bar(0, 2, 4, total=4), *bar(*range(31, 80))], bar(80, 81, 82))
+    judged = judge(seen)
+    assert problems(seen, judged) == []
+    assert [cost.lost for cost in judged] == [12, 0]
+
+
+def test_a_bar_whose_first_frames_differ_began_from_the_beginning():
+    seen = rounds(bar(0, 4, 9, 14, 19), bar(0, 7, 12, 17))
+    assert judge(seen)[0].over
+    assert "initial=" in problems(seen, judge(seen))[0]
+
+
+def test_a_bar_of_the_rest_alone_cannot_be_told():
+    seen = rounds(bar(0, 4, 9, 14), bar(0, 4, 9, total=290))
+    assert "cannot tell whether it resumed" in problems(seen, judge(seen))[0]
+
+
+def test_an_epoch_that_is_told_late_makes_no_steps_begin_anew():
+    late = "{{'loss': 0.1, 'epoch': {epoch}}}"
+    seen = rounds(
+        [*bar(*range(53)), late.format(epoch=1.02), *bar(*range(53, 60))],
+        [*bar(50, 51), late.format(epoch=1.0), *bar(*range(52, 99))],
+    )
+    assert [cost.lost for cost in judge(seen)] == [10]
