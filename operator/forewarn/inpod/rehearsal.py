@@ -137,7 +137,8 @@ def _untold(rounds: list[Round], judged: list[Judged]) -> list[str]:
     if any(cost.told for cost in judged):
         return []
     return [
-        f"cannot tell whether it resumed: no stop has a step beyond the first, {tracks[0].first}, before it and any after: "
+        "cannot tell whether it resumed: "
+        f"no stop has a step beyond the first, {tracks[0].first}, before it and any after: "
         "print a step that grows, such as 'epoch 0 step 17', or give --step-pattern, or a larger --within"
     ]
 
