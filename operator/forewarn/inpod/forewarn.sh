@@ -136,6 +136,6 @@ stop_between_units() {
       printf 'note: this exit ends a subshell only, as after a pipe, and the script may go on: %s\n' \
         "write 'while ...; done < LIST' or 'done < <(COMMAND)', or 'set -e -o pipefail'"
     fi
-  } >&2
+  } >&2 || : # a full disk under a log must not change the exit code
   exit "$__forewarn_stopped"
 }

@@ -56,15 +56,17 @@ class StopSignal:
         self._died: list[int] = []
         self._child: Handler = None
         self._pid = 0
+        self._inside = False
 
     def __bool__(self) -> bool:
         return self.count > 0
 
     def __enter__(self) -> StopSignal:
-        if self._before:
+        if self._inside:
             raise RuntimeError("it is entered already")
         if threading.current_thread() is threading.main_thread():
-            self._pid = os.getpid()
+            self._pid, self._inside = os.getpid(), True
+            self._before.clear()
             _entered.add(self)
             for number in self.signals:
                 self._before[number] = signal.signal(number, self._handle)
@@ -74,10 +76,11 @@ class StopSignal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._before:
+        if self._inside:
             _own[0] = True
-        self._put_back()
-        self._before.clear()
+            self._put_back()
+        # What was before is kept: one that was entered later may be left later, and puts our handler back.
+        self._inside = False
         _entered.discard(self)
 
     def _put_back(self) -> None:
@@ -89,13 +92,14 @@ class StopSignal:
     def _forked(self) -> None:
         """Be as if never entered, in a process that was forked meanwhile."""
         self._put_back()
+        self._inside = False
         if self._depth and signal.getsignal(signal.SIGCHLD) == self._hold:
             signal.signal(signal.SIGCHLD, self._child)
         self._depth, self._late, self._died = 0, [], []
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:
-            # It came before the fork was noted, or by a handler that came later and chained to us.
+        if not self._inside or os.getpid() != self._pid:
+            # Put back by one that was left later, or called in a forked process by a handler that chained to us.
             if signal.getsignal(number) == self._handle:
                 self._put_back()
                 os.kill(os.getpid(), number)
@@ -150,16 +154,38 @@ _parents: mmap.mmap | None = None
 """The parent's, in a process that was forked."""
 
 
+class _Masks(threading.local):
+    """The signals that were blocked in a thread before it forks."""
+
+    before: set[int | signal.Signals] | None = None
+
+
+_masks = _Masks()
+
+
+def _before_fork() -> None:
+    # A signal between the fork and Python's own work after it would be forgotten: it waits until ours is done.
+    numbers = {number for entered in list(_entered) for number in entered.signals}
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers) if numbers else None
+
+
+def _unblock() -> None:
+    if _masks.before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+        _masks.before = None
+
+
 def _after_fork() -> None:
     global _own, _parents
     _parents, _own = _own, mmap.mmap(-1, 1)
     for entered in list(_entered):
         entered._forked()
     _entered.clear()
+    _unblock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_unblock, after_in_child=_after_fork)
 
 
 class KeepWorker:

@@ -488,6 +488,48 @@ with StopSignal() as stop:
         assert done.stdout == "7 False\n", case
 
 
+def test_a_signal_at_the_very_moment_of_the_fork_is_not_forgotten(tmp_path):
+    code = """
+import os, signal, time
+from forewarn.inpod import StopSignal
+ends = []
+with StopSignal() as stop:
+    for _ in range(20):
+        child = os.fork()
+        if not child:
+            time.sleep(2)
+            os._exit(0)
+        os.kill(child, signal.SIGTERM)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+    os.kill(os.getpid(), signal.SIGTERM)
+    print(set(ends), bool(stop))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "{-15} True\n", done.stderr
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_signals_that_are_left_in_another_order_leave_nothing_behind(forked):
+    code = """
+import os, signal, sys
+from forewarn.inpod import StopSignal
+first, second = StopSignal(), StopSignal()
+first.__enter__()
+second.__enter__()
+first.__exit__(None, None, None)
+second.__exit__(None, None, None)
+if sys.argv[1] == "True" and (child := os.fork()):
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) + 15)
+os.kill(os.getpid(), signal.SIGTERM)
+print("it lives")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(forked)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0 if forked else -signal.SIGTERM, "", "")
+
+
 def test_a_handler_that_came_later_stays():
     with StopSignal():
         later = signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -183,6 +183,13 @@ def test_stop_between_units_stops_with_the_message(tmp_path):
     assert done.stderr == "Stops  [31mat five .\nstopped before a; run again to go on from there\n"
 
 
+@pytest.mark.parametrize("log", ["2>/dev/full", "2>&-"])
+def test_a_log_that_cannot_be_written_does_not_change_the_code(tmp_path, log):
+    (tmp_path / contract.WARNING_AT).write_text("2026-11-29T19:30:00Z")
+    done = bash(f"set -euo pipefail; exec {log}; stop_between_units a; echo went on", tmp_path)
+    assert (done.returncode, done.stdout) == (75, "")
+
+
 def test_stop_between_units_goes_on_after_a_withdrawal(tmp_path):
     at = tmp_path / contract.WARNING_AT
     at.write_text("2026-11-29T19:30:00Z")
