@@ -53,8 +53,13 @@ class Round:
 
     @property
     def finished(self) -> bool:
-        """Whether the program came to its own end."""
+        """Whether the program says that it came to its end."""
         return self.code == 0
+
+    @property
+    def over(self) -> bool:
+        """Whether it came to its end by itself for sure: one that was told something may have ended for that."""
+        return self.finished and not self.done
 
 
 def ended(code: int) -> str:
@@ -91,6 +96,35 @@ def judge(rounds: list[Round]) -> list[Judged]:
     return found
 
 
+def until_end(rounds: list[Round]) -> list[Round]:
+    """Return the rounds up to the first that ended with 0 and that no later one went beyond: its real end."""
+    for number, round_ in enumerate(rounds, start=1):
+        if round_.finished and not _went_on(rounds, number):
+            return rounds[:number]
+    return rounds
+
+
+def _went_on(rounds: list[Round], number: int) -> bool:
+    """Return whether a start after round ``number`` was seen beyond that round's last place."""
+    tracks = _tracks(rounds)
+    last = tracks[number - 1]
+    later = [track for track in tracks[number:] if track]
+    return bool(later) if last is None else any(last.last.before(track.last) for track in later)
+
+
+def _early(rounds: list[Round]) -> list[str]:
+    """Return the rounds that ended with 0 when they were told to stop: a start after them had more to do."""
+    found = []
+    for number, round_ in enumerate(rounds, start=1):
+        if round_.finished and round_.done and _went_on(rounds, number):
+            what = "SIGTERM" if any(act.startswith("term") for act in round_.done) else "a warning"
+            found.append(
+                f"in round {number}, after {what}, it ended with 0, which says done, and is not started again: "
+                f"end with {contract.EXIT_STOPPED} (loop.exit_code)"
+            )
+    return found
+
+
 def _counter(rounds: list[Round]) -> str:
     return progress.compared([round_.progress for round_ in rounds]) or ""
 
@@ -113,7 +147,7 @@ def _lost(last: Place, first: Place, length: Number | None) -> Number | None:
 
 def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
     """Return why the rehearsal failed, in sentences; nothing where the program heeds and resumes."""
-    found = _untold(rounds, judged)
+    found = _early(rounds) + _untold(rounds, judged)
     for number, (round_, cost) in enumerate(zip(rounds, judged), start=1):
         if cost.over:
             played = PLAYS.get(round_.play, round_.play)
@@ -133,6 +167,12 @@ def _untold(rounds: list[Round], judged: list[Judged]) -> list[str]:
     if not tracks:
         return ["no line of its output told a step: print one such as 'step 12', or give --step-pattern"]
     if not judged:
+        if rounds[0].done:
+            return [
+                f"in the first round it ended with 0 after {', '.join(rounds[0].done)}, and no later start went "
+                f"further: end with {contract.EXIT_STOPPED} (loop.exit_code) where it stops; where it had come to "
+                "its end, give it more to do, or a smaller --within"
+            ]
         return ["no stop was played before it came to its end: give it more to do, or a smaller --within"]
     if any(cost.told for cost in judged):
         return []

@@ -207,10 +207,11 @@ def main(argv: list[str]) -> int:
             except BaseException:
                 program.kill()
                 raise
-            if rounds[-1].finished:
+            if rounds[-1].over:
                 if name != "end":
                     print("it came to its end, so nothing more is played: give it more to do, or a smaller --within")
                 break
+    rounds = rehearsal.until_end(rounds)
     judged = rehearsal.judge(rounds)
     found = rehearsal.problems(rounds, judged)
     print(f"\n{rehearsal.table(rounds, judged)}\n")

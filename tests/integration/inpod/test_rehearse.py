@@ -174,3 +174,11 @@ def test_a_step_pattern_may_name_the_epoch(tmp_path):
     assert done.returncode == 1
     assert "began from the beginning" in done.stderr
     assert "1:44" in done.stdout
+
+
+def test_a_program_that_says_done_on_sigterm_fails(tmp_path):
+    (tmp_path / "train.py").write_text(TRAINER.replace("sys.exit(loop.exit_code)", "sys.exit(0)"))
+    program = (sys.executable, str(tmp_path / "train.py"), str(tmp_path))
+    done = rehearse("--within", "0.3", "--play", "evict", "--seed", "3", "--", *program)
+    assert done.returncode == 1, done.stdout
+    assert "after SIGTERM, it ended with 0, which says done" in done.stderr

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from forewarn.inpod.progress import Progress, compared, counters_in
-from forewarn.inpod.rehearsal import Round, judge, passed, problems, table
+from forewarn.inpod.rehearsal import Round, judge, passed, problems, table, until_end
 
 
 @pytest.mark.parametrize(
@@ -186,3 +186,29 @@ def test_an_epoch_that_is_told_late_makes_no_steps_begin_anew():
         [*bar(50, 51), late.format(epoch=1.0), *bar(*range(52, 99))],
     )
     assert [cost.lost for cost in judge(seen)] == [10]
+
+
+@pytest.mark.parametrize(("act", "words"), [("term at 0.1 s", "after SIGTERM"), ("warn at 0.1 s", "after a warning")])
+def test_one_that_ends_with_0_when_told_to_stop_fails(act, words):
+    seen = rounds(steps(1, 40), steps(41, 99))
+    seen[0].done, seen[0].code = [act], 0
+    assert not seen[0].over
+    assert until_end(seen) == seen
+    [problem] = problems(seen, judge(seen))
+    assert f"{words}, it ended with 0, which says done" in problem
+    assert "end with 75" in problem
+
+
+@pytest.mark.parametrize("after", [[], steps(99, 99), steps(1, 99)], ids=["nothing", "the last", "all anew"])
+def test_a_stop_that_came_in_the_last_moment_is_no_early_end(after):
+    seen = rounds(steps(1, 60), steps(50, 99), after)
+    seen[1].code = 0
+    assert len(until_end(seen)) == 2
+    assert problems(until_end(seen), judge(until_end(seen))) == []
+
+
+def test_a_first_round_that_ended_with_0_after_a_stop_is_told_of_75():
+    seen = rounds(steps(1, 40))
+    assert "end with 75" in problems(seen, judge(seen))[0]
+    seen[0].done = []
+    assert "no stop was played" in problems(seen, judge(seen))[0]
