@@ -17,17 +17,26 @@ COUNTERS = (GIVEN, "global_step", "step", "iteration", "iter", "it", "batch", "u
 
 _NUMBER = r"(\d{1,3}(?:,\d{3})+(?!\d)|\d+(?:\.\d+)?)"
 _WORD = re.compile(
-    r"(?<![a-z])(global_step|step|iteration|iter|it|batch|unit|epoch)(?:\s?#|-|\s+-\s+)?[\s\"':=\[(]{0,12}" + _NUMBER,
+    r"(?<![a-z0-9_])(global_step|step|iteration|iter|it|batch|unit|epoch)"
+    r"(?:\s?#|-|\s+-\s+)?[\s\"':=\[(]{0,12}" + _NUMBER + r"(\s?m?s\b)?",
     re.IGNORECASE,
 )
 _BAR = re.compile(r"\|\s*(\d+)/(\d+)\s*\[|^\s*(\d+)/(\d+)\s+\S*[\[━]|\[\s*(\d+)/\s*(\d+)(?![\d/])")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|\x08+")
-_NO_PROGRESS = re.compile(r"\b(?:stop|resum|restor|sav(?:e|ing)|(?:re)?load(?:ed|ing)?\b|checkpoint\b)", re.IGNORECASE)
-"""What comes after one of these is a place that the program speaks about, not where it is."""
-_ASIDE = re.compile(r"\b(?:valid|eval|test|predict|sanity)", re.IGNORECASE)
+_OPEN_BAR = re.compile(r"(?<![\d.])(\d+)\s?[a-z]+\s\[(?:\d+:)?\d+:\d+, ", re.IGNORECASE)
+"""A bar without a total, as tqdm's ``45it [00:01, 40it/s]``."""
+LONGEST = 4096
+"""Characters of a line that are read."""
+_NO_PROGRESS = re.compile(
+    r"(?<![\w/.\"'-])(?:stop(?:s|ped|ping)?|resum(?:ed|ing)|restor(?:ed|ing)|sav(?:ed|ing)|(?:re)?load(?:ed|ing))(?=[\s:])"
+    r"(?:.*\b(?:checkpoint|ckpt|model|state|weights)|:?(?:\s+[a-z]+){0,4}\W*$)",
+    re.IGNORECASE,
+)
+"""What comes after such words is a place that the program speaks about, not where it is."""
+_ASIDE = re.compile(r"\b(?:valid|eval|test|predict|sanity|(?:load|sav|resum|restor)ing\b)", re.IGNORECASE)
 """What makes a bar one of an evaluation."""
 _OTHER = re.compile(
-    r"(?:^|[^a-z])(?:max|total|num|n|per|every|from|best|last|warmup|(?:s|ms)/|eval\w*|val\w*|test(?:ing)?)[\W_]*$",
+    r"(?:^|[^a-z])(?:max|total|num|n|per|every|from|best|last|warmup|(?:s|ms|sec)/|eval\w*|val\w*|test(?:ing)?)[\W_]*$",
     re.IGNORECASE,
 )
 """What directly before a counter makes it another one, such as ``max_step`` or ``val step``."""
@@ -63,8 +72,14 @@ class Track:
     """It fell to where it had begun, or below, with no epoch that grew meanwhile."""
 
     def add(self, place: Place) -> None:
-        """Note one more place."""
-        if place.before(self.last) and not self.first.before(place):
+        """Note one more place.
+
+        What came before the first growth may be a checkpoint's name or a setting: where it falls from there, it begins.
+        """
+        if place.before(self.last) and self.last == self.first:
+            self.first = self.last = place
+            self.spans = {}
+        elif place.before(self.last) and not self.first.before(place):
             self.anew = True
         self.told += 1
         self.last = place
@@ -101,26 +116,30 @@ def counters_in(line: str, pattern: re.Pattern[str] | None = None) -> dict[str, 
 
     With ``pattern``: its group ``step``, or else its first group that is not ``epoch``, and its group ``epoch``.
     """
+    line = line[:LONGEST]
     if pattern is not None:
         return _given(line, pattern)
     found: dict[str, Number] = {}
     spent = 0
     line = _COLOUR.sub("", line)
     for match in _WORD.finditer(line):
-        before = line[: match.start()]
-        if _NO_PROGRESS.search(before):
-            break
-        if not _OTHER.search(before):
-            found.setdefault(match.group(1).lower(), _number(match.group(2)))
+        name, number, seconds = match.group(1).lower(), match.group(2), match.group(3)
+        if _NO_PROGRESS.search(line[spent : match.start()]):
+            return found
+        # A duration or a rate is no counter; only an epoch has fractions.
+        counts = name == EPOCH or ("." not in number and not seconds)
+        if counts and not _OTHER.search(line[spent : match.start()]):
+            found.setdefault(name, _number(number))
         spent = match.end()
-    if re.search(r"\b(?:stopped|resum)", line, re.IGNORECASE):
-        return {}
-    if bar := _BAR.search(line, spent):
-        before = line[: bar.start()]
-        if not _NO_PROGRESS.search(before) and not _ASIDE.search(before):
-            done, total = (int(group) for group in bar.groups() if group is not None)
-            found[f"{BAR}{total}"] = done
+    bar, open_bar = _BAR.search(line, spent), _OPEN_BAR.search(line, spent)
+    if (shown := bar or open_bar) and not _speaks_aside(line[: shown.start()]):
+        done, *total = (int(group) for group in shown.groups() if group is not None)
+        found[f"{BAR}{total[0]}" if total else "it"] = done
     return found
+
+
+def _speaks_aside(before: str) -> bool:
+    return bool(_NO_PROGRESS.search(before) or _ASIDE.search(before))
 
 
 def _given(line: str, pattern: re.Pattern[str]) -> dict[str, Number]:

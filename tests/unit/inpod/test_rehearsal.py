@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
@@ -47,6 +48,22 @@ from forewarn.inpod.rehearsal import Round, judge, passed, problems, table, unti
         ("loss 0.5", {}),
         ("footstep 3", {}),
         ("[11/29/2026 19:30] INFO loss", {}),
+        ("step 0.31s", {}),
+        ("step 31ms step 5", {"step": 5}),
+        ("step 5 step 31 ms", {"step": 5}),
+        ("lr_step=0.1 step 5", {"step": 5}),
+        ("Namespace(batch_size=32, lr_step=10, time_step=3, start_step=0)", {}),
+        ("sec/step: 0.31 step: 7", {"step": 7}),
+        ("45it [00:01, 40it/s]", {"it": 45}),
+        ("train: 0it [00:00, ?it/s]", {"it": 0}),
+        ("1200it [1:02:03, 40.1it/s]", {"it": 1200}),
+        ('{"step": 5, "resumed": false}', {"step": 5}),
+        ('{"resumed": false, "step": 5}', {"step": 5}),
+        ("resume_train INFO step 5", {"step": 5}),
+        ("data loading 0.1s step 5", {"step": 5}),
+        ("/home/u/checkpoint/train.py step 5", {"step": 5}),
+        ("Saving model checkpoint to out/checkpoint-500 at step 500", {}),
+        ("Loading checkpoint shards:  50%|##  | 1/2 [00:01<00:01]", {}),
     ],
 )
 def test_which_counters_a_line_tells(line, told):
@@ -212,3 +229,32 @@ def test_a_first_round_that_ended_with_0_after_a_stop_is_told_of_75():
     assert "end with 75" in problems(seen, judge(seen))[0]
     seen[0].done = []
     assert "no stop was played" in problems(seen, judge(seen))[0]
+
+
+def test_a_long_line_is_read_in_no_time():
+    line = "[" + ", ".join(f'{{"loss": 0.1, "step": {n}}}' for n in range(1600)) + "]"
+    begun = time.process_time()
+    assert counters_in(line) == {"step": 0}
+    assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        ["weights: pk/model-step-20"],
+        ["using runs/epoch=1-step=40.ckpt"],
+        ["starting at step 35"],
+        ["using runs/epoch=1-step=40.ckpt", "starting at step 35"],
+    ],
+)
+def test_a_checkpoint_that_is_only_named_is_no_resume(named):
+    seen = rounds(steps(0, 45), [*named, *steps(0, 59)])
+    judged = judge(seen)
+    assert judged[0].over
+    assert "began from the beginning" in problems(seen, judged)[0]
+
+
+@pytest.mark.parametrize("setting", ["batch: 32", "Namespace(batch=32, lr_step=10)"])
+def test_a_setting_with_the_counters_name_is_not_where_it_begins(setting):
+    seen = rounds([setting, *steps(0, 20, "batch {n}")], [setting, *steps(0, 59, "batch {n}")])
+    assert judge(seen)[0].over
