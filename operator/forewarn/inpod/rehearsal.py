@@ -165,7 +165,11 @@ def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
 def _untold(rounds: list[Round], judged: list[Judged]) -> list[str]:
     tracks = [track for track in _tracks(rounds) if track]
     if not tracks:
-        return ["no line of its output told a step: print one such as 'step 12', or give --step-pattern"]
+        finished = "; or it found the checkpoints of a finished run: remove them, or use a fresh directory"
+        return [
+            "no line of its output told a step: print one such as 'step 12', or give --step-pattern"
+            f"{finished if rounds and rounds[0].finished else ''}"
+        ]
     if not judged:
         if rounds[0].done:
             return [
@@ -173,7 +177,10 @@ def _untold(rounds: list[Round], judged: list[Judged]) -> list[str]:
                 f"further: end with {contract.EXIT_STOPPED} (loop.exit_code) where it stops; where it had come to "
                 "its end, give it more to do, or a smaller --within"
             ]
-        return ["no stop was played before it came to its end: give it more to do, or a smaller --within"]
+        return [
+            "no stop was played before it came to its end: give it more to do, or a smaller --within; "
+            "where it found the checkpoints of a finished run, remove them, or use a fresh directory"
+        ]
     if any(cost.told for cost in judged):
         return []
     return [

@@ -34,6 +34,9 @@ Exit codes: 0 it always went on from where it was, 1 not, or it cannot be told, 
 example: forewarn rehearse --within 5 -- python train.py
 """
 
+READ_OUT = 1.0
+"""Seconds in which the output is read to its end after the program's own."""
+
 
 class Program:
     """One run of the command: its output is passed on, its steps are noted."""
@@ -41,6 +44,7 @@ class Program:
     def __init__(self, command: Sequence[str], podinfo: str, pattern: re.Pattern[str] | None, round_: Round) -> None:
         self.round = round_
         self.seen = threading.Event()
+        self._closed = False
         self._pattern = pattern
         environ = {**os.environ, contract.PODINFO_VARIABLE: podinfo, "PYTHONUNBUFFERED": "1"}
         try:
@@ -65,6 +69,8 @@ class Program:
         self._note(rest)
 
     def _note(self, line: bytes) -> None:
+        if self._closed:
+            return
         text = line.decode("utf-8", "replace")
         if text:
             print(f"  | {text}", flush=True)
@@ -96,8 +102,10 @@ class Program:
         """Note how it ended; nothing of it stays."""
         self.process.wait()
         self.kill()
-        self._reader.join()
-        if self.process.stdout:
+        # A helper in a session of its own may hold the output open: what it says is no longer the program's.
+        self._reader.join(READ_OUT)
+        self._closed = True
+        if self.process.stdout and not self._reader.is_alive():
             self.process.stdout.close()
         self.round.code = self.process.returncode
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,10 @@ def test_a_program_that_says_done_on_sigterm_fails(tmp_path):
     done = rehearse("--within", "0.3", "--play", "evict", "--seed", "3", "--", *program)
     assert done.returncode == 1, done.stdout
     assert "after SIGTERM, it ended with 0, which says done" in done.stderr
+
+
+def test_a_helper_that_holds_the_output_open_is_not_waited_for():
+    code = "import subprocess; subprocess.Popen(['sleep', '20'], start_new_session=True); print('step 1', flush=True)"
+    begun = time.monotonic()
+    rehearse("--play", "kill", "--kills", "1", "--within", "0.1", "--", sys.executable, "-c", code)
+    assert time.monotonic() - begun < 15

@@ -258,3 +258,11 @@ def test_a_checkpoint_that_is_only_named_is_no_resume(named):
 def test_a_setting_with_the_counters_name_is_not_where_it_begins(setting):
     seen = rounds([setting, *steps(0, 20, "batch {n}")], [setting, *steps(0, 59, "batch {n}")])
     assert judge(seen)[0].over
+
+
+def test_a_second_rehearsal_in_the_same_directory_is_told_of_the_checkpoints():
+    seen = rounds(["already done"])
+    seen[0].done = []
+    assert "use a fresh directory" in problems(seen, judge(seen))[0]
+    seen[0].code = 1
+    assert "use a fresh directory" not in problems(seen, judge(seen))[0]
