@@ -70,6 +70,10 @@ class Track:
     """The least and the greatest step of each epoch."""
     anew: bool = False
     """It fell to where it had begun, or below, with no epoch that grew meanwhile."""
+    second: Place | None = None
+    """The first place beyond the first."""
+    stride: Number = 0
+    """The widest distance between two places told one after another in one epoch, without that to the second."""
 
     def add(self, place: Place) -> None:
         """Note one more place.
@@ -81,10 +85,24 @@ class Track:
             self.spans = {}
         elif place.before(self.last) and not self.first.before(place):
             self.anew = True
+        if self.first.before(place) and self.second is None:
+            self.second = place
+        elif self.last.epoch == place.epoch:
+            self.stride = max(self.stride, place.step - self.last.step)
         self.told += 1
         self.last = place
         least, most = self.spans.get(place.epoch, (place.step, place.step))
         self.spans[place.epoch] = (min(least, place.step), max(most, place.step))
+
+    def begun(self, stride: Number) -> Place:
+        """Return where the run began, where a run before it had this ``stride``.
+
+        A bar may show 0 first and then leap to the resumed place.
+        """
+        if self.second is None or self.first.step != 0 or self.second.epoch != self.first.epoch or not stride:
+            return self.first
+        # A beginning's distances differ too, but not so far.
+        return self.second if self.second.step > 2 * stride else self.first
 
 
 @dataclass

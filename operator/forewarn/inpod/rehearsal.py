@@ -77,6 +77,14 @@ class Judged:
     """It began from the beginning."""
     told: bool = True
     """It was seen beyond its beginning before the stop, and where it began after it: only then it can be judged."""
+    near: bool = False
+    """It began so near the beginning that it may have begun from it: nearly all that was seen was done twice."""
+    unseen: Number = 0
+    """Steps between the last one before the stop and the first one after it, more than it leaves out as a rule."""
+
+
+NEARLY = 0.75
+"""The part of what was seen from the beginning on that a resumed program does not do twice."""
 
 
 def judge(rounds: list[Round]) -> list[Judged]:
@@ -89,10 +97,15 @@ def judge(rounds: list[Round]) -> list[Judged]:
         if tracks[0] is None or before is None or after is None:
             found.append(Judged(None, over=False, told=False))
             continue
-        start = tracks[0].first
-        told = start.before(before.last)
-        over = told and not start.before(after.first)
-        found.append(Judged(None if anew else _lost(before.last, after.first, length), over, told))
+        start, first = tracks[0].first, after.begun(before.stride)
+        seen, went = _distance(start, before.last, length), _distance(before.last, first, length)
+        over = start.before(before.last) and not start.before(first)
+        known = not anew and went is not None
+        # One that prints by time begins a little later at times, and has saved nothing.
+        near = known and bool(seen) and not over and -(went or 0) > NEARLY * (seen or 0)
+        gap = (went or 0) - 1 if known and (went or 0) > max(before.stride, after.stride, 1) else 0
+        lost = _lost(went) if known else None
+        found.append(Judged(lost, over, start.before(before.last) and not near, near, gap))
     return found
 
 
@@ -134,15 +147,22 @@ def _tracks(rounds: list[Round]) -> list[Track | None]:
     return [round_.progress.tracks.get(counter) for round_ in rounds]
 
 
-def _lost(last: Place, first: Place, length: Number | None) -> Number | None:
-    """Return the steps from ``first`` to ``last``, both done; ``length``: an epoch's, where steps begin anew in it."""
-    steps = last.step - first.step
+def _distance(sooner: Place, later: Place, length: Number | None) -> Number | None:
+    """Return the steps from one place to another; ``length``: an epoch's, where steps begin anew in it."""
+    steps = later.step - sooner.step
     if length is not None:
-        if last.epoch is None or first.epoch is None:
+        if sooner.epoch is None or later.epoch is None:
             return None
-        steps += (last.epoch - first.epoch) * length
+        steps += (later.epoch - sooner.epoch) * length
+    return steps
+
+
+def _lost(went: Number | None) -> Number | None:
+    """Return the steps done twice, where the next start began ``went`` steps after the last place; both are done."""
+    if went is None:
+        return None
     # A fractional epoch has no next one.
-    return max(0, steps + 1) if isinstance(steps, int) else max(0, round(steps, 3))
+    return max(0, 1 - went) if isinstance(went, int) else max(0, round(-went, 3))
 
 
 def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
@@ -151,7 +171,7 @@ def problems(rounds: list[Round], judged: list[Judged]) -> list[str]:
     for number, (round_, cost) in enumerate(zip(rounds, judged), start=1):
         if cost.over:
             played = PLAYS.get(round_.play, round_.play)
-            found.append(f"after round {number} ({played}) it began from the beginning{_doubt(rounds)}")
+            found.append(f"after round {number} ({played}) it began from the beginning{_doubt(rounds, number)}")
     for number, round_ in enumerate(rounds, start=1):
         if round_.late:
             found.append(f"in round {number} it did not end within the grace after SIGTERM")
@@ -183,6 +203,11 @@ def _untold(rounds: list[Round], judged: list[Judged]) -> list[str]:
         ]
     if any(cost.told for cost in judged):
         return []
+    if any(cost.near for cost in judged):
+        return [
+            "cannot tell whether it resumed: nearly all that was seen before each stop was done again: "
+            "print each step, or give a longer --within"
+        ]
     return [
         "cannot tell whether it resumed: "
         f"no stop has a step beyond the first, {tracks[0].first}, before it and any after: "
@@ -190,12 +215,15 @@ def _untold(rounds: list[Round], judged: list[Judged]) -> list[str]:
     ]
 
 
-def _doubt(rounds: list[Round]) -> str:
+def _doubt(rounds: list[Round], number: int) -> str:
     """Return what else than a beginning from the beginning the output may mean."""
     if any(track.anew for track in _tracks(rounds) if track):
         return ", or anew in an epoch: print the epoch beside the step"
     if _counter(rounds).startswith(progress.BAR):
         return ", as its bar shows it: a bar must begin where the program does (tqdm's initial=), or print the step"
+    before = _tracks(rounds)[number - 1]
+    if before and before.last.epoch is not None and before.first.epoch == before.last.epoch:
+        return "; it was stopped inside its first epoch: if it saves once in each, a larger --within shows the resume"
     return ""
 
 
@@ -203,11 +231,16 @@ def passed(rounds: list[Round], judged: list[Judged]) -> str:
     """Return the sentence for a rehearsal without problems."""
     told = sum(cost.told for cost in judged)
     each = "each time" if told == len(judged) else f"after {told} of {len(judged)} stops; the rest cannot be told"
+    unseen = "".join(
+        f"; between rounds {number} and {number + 1}, {cost.unseen} steps were never seen"
+        for number, cost in enumerate(judged, start=1)
+        if cost.unseen and _counter(rounds) != progress.EPOCH
+    )
     lost = [cost.lost for cost in judged if cost.lost is not None]
     if not lost:
         return f"it resumed {each}; how much was lost cannot be told: print the epoch beside the step"
     unit = "epochs" if _counter(rounds) == progress.EPOCH else "steps"
-    return f"it resumed {each}; most {unit} lost by one stop: {max(lost)}"
+    return f"it resumed {each}; most {unit} lost by one stop: {max(lost)}{unseen}"
 
 
 def table(rounds: list[Round], judged: list[Judged]) -> str:

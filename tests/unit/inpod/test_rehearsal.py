@@ -266,3 +266,43 @@ def test_a_second_rehearsal_in_the_same_directory_is_told_of_the_checkpoints():
     assert "use a fresh directory" in problems(seen, judge(seen))[0]
     seen[0].code = 1
     assert "use a fresh directory" not in problems(seen, judge(seen))[0]
+
+
+def test_one_that_prints_by_time_and_keeps_nothing_cannot_be_told():
+    seen = rounds(steps(34, 140)[::35], steps(35, 160)[::35], steps(36, 400)[::35])
+    judged = judge(seen)
+    assert not any(cost.over for cost in judged)
+    [problem] = problems(seen, judged)
+    assert "cannot tell whether it resumed" in problem
+    assert "longer --within" in problem
+
+
+def test_a_late_resume_loses_much_of_one_start_and_still_passes():
+    seen = rounds(steps(0, 25), steps(20, 27), steps(20, 60))
+    judged = judge(seen)
+    assert problems(seen, judged) == []
+    assert passed(seen, judged) == "it resumed each time; most steps lost by one stop: 8"
+
+
+def test_steps_that_no_start_has_shown_are_said():
+    seen = rounds(steps(0, 40), steps(60, 99))
+    judged = judge(seen)
+    assert problems(seen, judged) == []
+    assert "between rounds 1 and 2, 19 steps were never seen" in passed(seen, judged)
+    by_tens = rounds(steps(0, 40)[::10], steps(50, 99)[::10])
+    assert "never seen" not in passed(by_tens, judge(by_tens))
+
+
+def test_a_bar_that_leaps_from_0_to_the_resumed_place_begins_there():
+    seen = rounds(bar(*range(46), total=100), bar(0, *range(41, 100), total=100))
+    judged = judge(seen)
+    assert problems(seen, judged) == []
+    assert judged[0].lost == 5
+
+
+@pytest.mark.parametrize(("stop", "said"), [(20, True), (40, False)])
+def test_one_stopped_in_its_first_epoch_may_save_once_in_each(stop, said):
+    seen = rounds(steps(0, stop, ANEW), steps(0, 59, ANEW))
+    [problem] = problems(seen, judge(seen))
+    assert "began from the beginning" in problem
+    assert ("inside its first epoch" in problem) == said
