@@ -95,7 +95,7 @@ class Track:
         self.spans[place.epoch] = (min(least, place.step), max(most, place.step))
 
     def begun(self, stride: Number) -> Place:
-        """Return where the run began, where a run before it had this ``stride``.
+        """Return where the run began, where the widest ``stride`` of all runs is this.
 
         A bar may show 0 first and then leap to the resumed place.
         """

@@ -97,15 +97,18 @@ def judge(rounds: list[Round]) -> list[Judged]:
         if tracks[0] is None or before is None or after is None:
             found.append(Judged(None, over=False, told=False))
             continue
-        start, first = tracks[0].first, after.begun(before.stride)
+        start, first = tracks[0].first, after.begun(_stride(tracks))
         seen, went = _distance(start, before.last, length), _distance(before.last, first, length)
-        over = start.before(before.last) and not start.before(first)
+        # A bar that was seen at 0 alone may have been about to leap.
+        blank = _counter(rounds).startswith(progress.BAR) and first.step == 0 and after.second is None
+        over = start.before(before.last) and not start.before(first) and not blank
         known = not anew and went is not None
         # One that prints by time begins a little later at times, and has saved nothing.
-        near = known and bool(seen) and not over and -(went or 0) > NEARLY * (seen or 0)
-        gap = (went or 0) - 1 if known and (went or 0) > max(before.stride, after.stride, 1) else 0
-        lost = _lost(went) if known else None
-        found.append(Judged(lost, over, start.before(before.last) and not near, near, gap))
+        near = known and bool(seen) and not over and not blank and -(went or 0) > NEARLY * (seen or 0)
+        told = start.before(before.last) and not near and not blank
+        gap = (went or 0) - 1 if known and told and (went or 0) > max(before.stride, after.stride, 1) else 0
+        lost = _lost(went) if known and not blank else None
+        found.append(Judged(lost, over, told, near, gap))
     return found
 
 
@@ -145,6 +148,10 @@ def _counter(rounds: list[Round]) -> str:
 def _tracks(rounds: list[Round]) -> list[Track | None]:
     counter = _counter(rounds)
     return [round_.progress.tracks.get(counter) for round_ in rounds]
+
+
+def _stride(tracks: list[Track | None]) -> Number:
+    return max((track.stride for track in tracks if track), default=0)
 
 
 def _distance(sooner: Place, later: Place, length: Number | None) -> Number | None:
@@ -251,7 +258,7 @@ def table(rounds: list[Round], judged: list[Judged]) -> str:
     rows = [("round", "played", "epoch:step" if told else f"{unit}s", "ended", "lost by it")]
     for number, (round_, track) in enumerate(zip(rounds, tracks), start=1):
         cost = judged[number - 1] if number <= len(judged) else None
-        steps = "none seen" if track is None else f"{track.first}-{track.last}"
+        steps = "none seen" if track is None else f"{track.begun(_stride(tracks))}-{track.last}"
         lost = ""
         if cost is not None:
             lost = "unknown" if cost.lost is None else f"{cost.lost} {unit}{'' if cost.lost == 1 else 's'}"

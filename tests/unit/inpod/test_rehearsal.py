@@ -306,3 +306,12 @@ def test_one_stopped_in_its_first_epoch_may_save_once_in_each(stop, said):
     [problem] = problems(seen, judge(seen))
     assert "began from the beginning" in problem
     assert ("inside its first epoch" in problem) == said
+
+
+def test_a_start_whose_bar_was_seen_at_0_alone_is_not_judged():
+    seen = rounds(bar(*range(46)), bar(0, 41), bar(0), bar(0, *range(41, 100)))
+    judged = judge(seen)
+    assert problems(seen, judged) == []
+    assert passed(seen, judged).startswith("it resumed after 1 of 3 stops; the rest cannot be told")
+    assert "never seen" not in passed(seen, judged)
+    assert "41-99" in table(seen, judged)
