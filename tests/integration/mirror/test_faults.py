@@ -19,11 +19,6 @@ from tests.support.apiserver import ApiServer
 
 
 @pytest.fixture
-def sessions(api_server: ApiServer, namespace: str) -> Sessions:
-    return Sessions(api_server, namespace)
-
-
-@pytest.fixture
 def faults(api_server: ApiServer, tmp_path: Path) -> Iterator[Faults]:
     with Faults(api_server, tmp_path) as proxy:
         yield proxy

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,6 @@ from forewarn.mirror.events import Target
 from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess, Sessions, at, pod_body, warning
 from tests.support.apiserver import ApiServer
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def sessions(api_server: ApiServer, namespace: str) -> Sessions:
-    return Sessions(api_server, namespace)
-
-
-@pytest.fixture
-def mirror(api_server: ApiServer, namespace: str, tmp_path: Path) -> Iterator[MirrorProcess]:
-    with MirrorProcess(api_server.kubeconfig, tmp_path / "mirror.log", "-n", namespace) as process:
-        yield process.ready()
 
 
 def forge(sessions: Sessions, pod: Target, number: int, story: Any = None, controller: str = "somebody") -> None:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from forewarn import contract
 from tests.integration.mirror.support import NO_WARNING, MirrorProcess, Sessions, at, pod_body, warning
 from tests.support.apiserver import ApiServer
 from tests.support.waiting import until
-
-
-@pytest.fixture
-def sessions(api_server: ApiServer, namespace: str) -> Sessions:
-    return Sessions(api_server, namespace)
-
-
-@pytest.fixture
-def mirror(api_server: ApiServer, namespace: str, tmp_path: Path) -> Iterator[MirrorProcess]:
-    with MirrorProcess(api_server.kubeconfig, tmp_path / "mirror.log", "-n", namespace) as process:
-        yield process.ready()
 
 
 def owned(name: str, owner: dict[str, Any], **more: Any) -> dict[str, Any]:
