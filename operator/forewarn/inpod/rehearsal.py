@@ -92,15 +92,16 @@ def judge(rounds: list[Round]) -> list[Judged]:
     tracks = _tracks(rounds)
     length = progress.epoch_length([track for track in tracks if track])
     anew = any(track.anew for track in tracks if track)
+    stride, of_bar = _stride(tracks), _counter(rounds).startswith(progress.BAR)
     found = []
     for before, after in zip(tracks, tracks[1:]):
         if tracks[0] is None or before is None or after is None:
             found.append(Judged(None, over=False, told=False))
             continue
-        start, first = tracks[0].first, after.begun(_stride(tracks))
+        start, first = tracks[0].first, after.begun(stride)
         seen, went = _distance(start, before.last, length), _distance(before.last, first, length)
         # A bar that was seen at 0 alone may have been about to leap.
-        blank = _counter(rounds).startswith(progress.BAR) and first.step == 0 and after.second is None
+        blank = of_bar and first.step == 0 and after.second is None
         over = start.before(before.last) and not start.before(first) and not blank
         known = not anew and went is not None
         # One that prints by time begins a little later at times, and has saved nothing.
@@ -114,15 +115,15 @@ def judge(rounds: list[Round]) -> list[Judged]:
 
 def until_end(rounds: list[Round]) -> list[Round]:
     """Return the rounds up to the first that ended with 0 and that no later one went beyond: its real end."""
+    tracks = _tracks(rounds)
     for number, round_ in enumerate(rounds, start=1):
-        if round_.finished and not _went_on(rounds, number):
+        if round_.finished and not _went_on(tracks, number):
             return rounds[:number]
     return rounds
 
 
-def _went_on(rounds: list[Round], number: int) -> bool:
+def _went_on(tracks: list[Track | None], number: int) -> bool:
     """Return whether a start after round ``number`` was seen beyond that round's last place."""
-    tracks = _tracks(rounds)
     last = tracks[number - 1]
     later = [track for track in tracks[number:] if track]
     return bool(later) if last is None else any(last.last.before(track.last) for track in later)
@@ -130,9 +131,9 @@ def _went_on(rounds: list[Round], number: int) -> bool:
 
 def _early(rounds: list[Round]) -> list[str]:
     """Return the rounds that ended with 0 when they were told to stop: a start after them had more to do."""
-    found = []
+    found, tracks = [], _tracks(rounds)
     for number, round_ in enumerate(rounds, start=1):
-        if round_.finished and round_.done and _went_on(rounds, number):
+        if round_.finished and round_.done and _went_on(tracks, number):
             what = "SIGTERM" if any(act.startswith("term") for act in round_.done) else "a warning"
             found.append(
                 f"in round {number}, after {what}, it ended with 0, which says done, and is not started again: "
@@ -254,11 +255,12 @@ def table(rounds: list[Round], judged: list[Judged]) -> str:
     """Return the rounds as a table for a terminal."""
     unit = "epoch" if _counter(rounds) == progress.EPOCH else "step"
     tracks = _tracks(rounds)
+    stride = _stride(tracks)
     told = any(track.last.epoch is not None for track in tracks if track)
     rows = [("round", "played", "epoch:step" if told else f"{unit}s", "ended", "lost by it")]
     for number, (round_, track) in enumerate(zip(rounds, tracks), start=1):
         cost = judged[number - 1] if number <= len(judged) else None
-        steps = "none seen" if track is None else f"{track.begun(_stride(tracks))}-{track.last}"
+        steps = "none seen" if track is None else f"{track.begun(stride)}-{track.last}"
         lost = ""
         if cost is not None:
             lost = "unknown" if cost.lost is None else f"{cost.lost} {unit}{'' if cost.lost == 1 else 's'}"
