@@ -27,7 +27,7 @@ set -m
 "$@" >&3 2>&3 3>&- &
 child=$!
 for name in TERM INT HUP USR1 USR2; do trap "told=$name; kill -$name -- -$child" "$name"; done
-while told=; wait "$child"; code=$?; [ "$told" ] && kill -0 "$child"; do :; done
+while told=; wait "$child"; code=$?; [ "$told" ]; do :; done
 exec 3>&-
 (sleep 5; kill -KILL "$tee") >/dev/null &
 wait "$tee"

@@ -59,6 +59,22 @@ def test_a_signal_reaches_the_program_whose_last_words_are_kept(number: int, log
     assert log.read_text() == f"before\nready\ngot {int(number)}\n"
 
 
+SLOW_KILL = '() { builtin kill "$@" && while [ -e "/proc/$child" ]; do :; done; }'
+"""A bash function in the environment: the program is gone before bash goes on."""
+
+
+def test_the_exit_code_is_kept_of_a_program_that_ends_before_the_logger_waits_again(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BASH_FUNC_kill%%", SLOW_KILL)
+    process = start(log, sys.executable, "-c", TRAP)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.terminate()
+    out, _ = process.communicate(timeout=20)
+    assert (process.returncode, out) == (75, f"got {int(signal.SIGTERM)}\n")
+
+
 def test_a_signal_reaches_the_program_behind_a_shell(log: Path) -> None:
     process = start(log, "bash", "-c", '"$0" -c "$1"; echo after', sys.executable, TRAP)
     assert process.stdout is not None
