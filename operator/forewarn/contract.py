@@ -151,9 +151,12 @@ def _offset(zone: str | None) -> timedelta:
     return -offset if zone[0] == "-" else offset
 
 
-def format_instant(instant: datetime) -> str:
-    """Write an aware instant as the controller does: ``YYYY-MM-DDTHH:MM:SSZ`` (whole seconds, rounded down)."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+def format_instant(instant: datetime, precision: str = "seconds") -> str:
+    """Write an aware instant as the controller does: ``YYYY-MM-DDTHH:MM:SSZ`` (whole seconds, rounded down).
+
+    ``precision`` is one that ``isoformat`` knows, such as ``microseconds`` for the API's MicroTime.
+    """
+    return instant.astimezone(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 _DECIMAL = re.compile(r"\d{1,3}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
-import time
+from datetime import datetime
 from typing import Any
+
+from forewarn.contract import UTC, format_instant
+
+_ENDS = re.compile('[ "=]')
 
 
 class LineFormatter(logging.Formatter):
@@ -19,7 +24,7 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's line; an exception is a field of it, so that a line stays a line."""
         values: dict[str, Any] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "time": format_instant(datetime.fromtimestamp(record.created, UTC), "milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -34,7 +39,7 @@ class LineFormatter(logging.Formatter):
 
 def _logfmt(value: str) -> str:
     # A quote, a space, an equals sign or a control character would end the value or the line.
-    plain = value.isprintable() and not any(character in value for character in ' "=')
+    plain = value.isprintable() and not _ENDS.search(value)
     return value if plain and value else json.dumps(value, ensure_ascii=False)
 
 
@@ -42,6 +47,8 @@ def configure(form: str, level: int = logging.INFO) -> None:
     """Send every log record to stderr in this form (``logfmt`` or ``json``), from ``level`` on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(form))
+    # No line tells these, and asking for them costs as much as the line itself.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # The Kubernetes client logs each request at INFO.
     for chatty in ("httpx", "httpx2", "httpcore2", "lightkube"):

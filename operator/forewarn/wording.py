@@ -34,4 +34,4 @@ def distance(instant: datetime, now: datetime) -> str:
 
 def utc(instant: datetime) -> str:
     """Write an aware instant as ``2026-11-29 19:30:00 UTC``."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return instant.astimezone(UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")

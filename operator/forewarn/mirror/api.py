@@ -20,7 +20,6 @@ from forewarn.proxy import proxy_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
-    from types import SimpleNamespace
 
     from aiohttp.client_middlewares import ClientHandlerType
     from lightkube.config.kubeconfig import SingleConfig
@@ -116,30 +115,15 @@ class Login:
         return await handler(request)
 
 
-def new_session(
-    config: SingleConfig, answered: Callable[[str | None, float, float], None], *traces: aiohttp.TraceConfig
-) -> aiohttp.ClientSession:
-    """Return a session for the running loop.
-
-    ``answered`` gets each answer's Date header and the monotonic clock at the request and at the answer.
-    """
+def new_session(config: SingleConfig, *traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
+    """Return a session for the running loop; each trace costs some time at every request."""
     user = config.user
     context = verify_cluster(config.cluster, user, config.abs_file) if user is not None else None
-    trace = aiohttp.TraceConfig()
-
-    async def start(_: aiohttp.ClientSession, context: SimpleNamespace, __: aiohttp.TraceRequestStartParams) -> None:
-        context.asked = time.monotonic()
-
-    async def end(_: aiohttp.ClientSession, context: SimpleNamespace, got: aiohttp.TraceRequestEndParams) -> None:
-        answered(got.response.headers.get(hdrs.DATE), context.asked, time.monotonic())
-
-    trace.on_request_start.append(start)
-    trace.on_request_end.append(end)
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, ssl=context if context is not None else True),
         timeout=TIMEOUT,
         middlewares=(Login(config),),
-        trace_configs=[trace, *traces],
+        trace_configs=list(traces),
         headers={hdrs.USER_AGENT: "forewarn-mirror"},
         # aiohttp would look for a proxy and a netrc at every request, each in a thread.
         proxy=proxy_of(config.cluster.server, os.environ),
@@ -148,11 +132,19 @@ def new_session(
 
 
 class Api:
-    """Requests to the API server, parsed; raises ``Refusal`` for an answer of 400 or more."""
+    """Requests to the API server, parsed; raises ``Refusal`` for an answer of 400 or more.
 
-    def __init__(self, config: SingleConfig, session: aiohttp.ClientSession) -> None:
+    ``answered`` gets each answer's Date header and the monotonic clock at the request and at the answer.
+    """
+
+    def __init__(
+        self,
+        config: SingleConfig,
+        session: aiohttp.ClientSession,
+        answered: Callable[[str | None, float, float], None] = lambda *_: None,
+    ) -> None:
         self._server = config.cluster.server.rstrip("/")
-        self._session = session
+        self._session, self._answered = session, answered
 
     async def request(
         self,
@@ -166,9 +158,11 @@ class Api:
         """Send one request and return the parsed answer."""
         data = None if body is None else orjson.dumps(body)
         headers = {hdrs.ACCEPT: accept} | ({hdrs.CONTENT_TYPE: content} if data else {})
+        asked = time.monotonic()
         async with self._session.request(
             method, self._server + path, params=params, data=data, headers=headers
         ) as response:
+            self._answered(response.headers.get(hdrs.DATE), asked, time.monotonic())
             raw = await response.read()
             if response.status >= 400:
                 raise refusal(response.status, raw, response.headers.get(hdrs.RETRY_AFTER))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from forewarn.contract import UTC
@@ -17,6 +18,15 @@ DRIFT = 200e-6
 
 RESOLUTION = 1.0
 """A Date header has whole seconds, rounded down."""
+
+
+@lru_cache(maxsize=1)
+def _seconds(date: str | None) -> float | None:
+    """Read a Date header. Hundreds of answers carry the same one."""
+    try:
+        return parsedate_to_datetime(date or "").timestamp()
+    except (ValueError, TypeError):
+        return None
 
 
 class Clock:
@@ -38,9 +48,8 @@ class Clock:
 
     def answered(self, date: str | None, asked: float, answered: float) -> None:
         """Take one answer: its Date header and our monotonic clock when it was asked for and when it came."""
-        try:
-            served = parsedate_to_datetime(date or "").timestamp()
-        except (ValueError, TypeError):
+        served = _seconds(date)
+        if served is None:
             return
         low, high = served - answered, served + RESOLUTION - asked
         if self._at is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forewarn import contract
-from forewarn.contract import parse_instant
+from forewarn.contract import format_instant, parse_instant
 from forewarn.mirror.catalogue import Reason, clean
 from forewarn.mirror.notices import Notice
 from forewarn.mirror.story import Story, decode, encode
@@ -119,7 +119,7 @@ def _event(
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
         "metadata": {"name": unique, "namespace": target.namespace, "annotations": annotations},
-        "eventTime": micro(notice.at),
+        "eventTime": format_instant(notice.at, "microseconds"),
         "reportingController": contract.REPORTING_CONTROLLER,
         "reportingInstance": instance[:_INSTANCE_LENGTH],
         "action": entry.action,
@@ -134,13 +134,8 @@ def restatement(said: Restatement) -> dict[str, Any]:
     """Return the merge patch that restates an Event through its series and brings its story up to date."""
     return {
         "metadata": {"annotations": {STORY: encode(said.story)}},
-        "series": {"count": said.story.restated + 1, "lastObservedTime": micro(said.at)},
+        "series": {"count": said.story.restated + 1, "lastObservedTime": format_instant(said.at, "microseconds")},
     }
-
-
-def micro(instant: datetime) -> str:
-    """Write an instant as the API's MicroTime."""
-    return instant.astimezone(contract.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
 @dataclass(frozen=True, slots=True)

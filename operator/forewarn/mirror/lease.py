@@ -7,9 +7,8 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from forewarn.contract import UTC
+from forewarn.contract import UTC, format_instant
 from forewarn.mirror.api import FAILURES, Api, Refusal
-from forewarn.mirror.events import micro
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +121,7 @@ class Lease:
         return now - self._seen[1] > float(spec.get("leaseDurationSeconds") or DURATION_SECONDS)
 
     def _spec(self, spec: dict[str, Any]) -> dict[str, Any]:
-        now = micro(datetime.now(UTC))
+        now = format_instant(datetime.now(UTC), "microseconds")
         taken = spec.get("holderIdentity") != self._identity
         return spec | {
             "holderIdentity": self._identity,

@@ -38,8 +38,8 @@ def run(config: SingleConfig, scope: Scope, rules: Rules, out: TextIO) -> int:
 
 async def _look(config: SingleConfig, scope: Scope, rules: Rules) -> tuple[list[str], int]:
     clock = Clock()
-    async with new_session(config, clock.answered) as session:
-        api = Api(config, session)
+    async with new_session(config) as session:
+        api = Api(config, session, clock.answered)
         look = Lookups(api, scope)
         followed = await look.namespaces()
         pods = [observe(pod, rules.keys) for stream in scope.streams for pod in await look.pods(stream)]

@@ -40,8 +40,8 @@ async def run(config: SingleConfig, scope: Scope, rules: Rules, values: dict[str
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     clock = Clock()
     instance = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
-    async with new_session(config, clock.answered) as session:
-        mirror = Mirror(config, scope, rules, values, clock, Api(config, session), instance)
+    async with new_session(config) as session:
+        mirror = Mirror(config, scope, rules, values, clock, Api(config, session, clock.answered), instance)
         return await mirror.run(stop)
 
 

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import aiohttp
 import kopf
 import uvloop
+from aiohttp import hdrs
 
 from forewarn.mirror.api import new_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import SimpleNamespace
 
     from lightkube.config.kubeconfig import SingleConfig
 
@@ -184,7 +186,7 @@ class Watch:
 
         @kopf.on.login(registry=registry)
         async def login(**_: Any) -> kopf.AiohttpSession:
-            session = new_session(self._config, self._answered, self._trace())
+            session = new_session(self._config, self._trace())
             return kopf.AiohttpSession(server=self._config.cluster.server, aiohttp_session=session)
 
         @kopf.on.event("", "v1", PODS, registry=registry)
@@ -201,17 +203,15 @@ class Watch:
 
         return registry
 
-    def _answered(self, date: str | None, asked: float, answered: float) -> None:
-        self._loop.call_soon_threadsafe(self._clock.answered, date, asked, answered)
-
     def _trace(self) -> aiohttp.TraceConfig:
         trace = aiohttp.TraceConfig()
 
-        async def start(_: Any, __: Any, request: aiohttp.TraceRequestStartParams) -> None:
+        async def start(_: Any, context: SimpleNamespace, request: aiohttp.TraceRequestStartParams) -> None:
+            context.asked = time.monotonic()
             pulse = self.pulses.get(request.url.path)
             if pulse is None:
                 return
-            pulse.tried = time.monotonic()
+            pulse.tried = context.asked
             watching = request.url.query.get("watch") == "true"
             if watching and pulse.listing:
                 pulse.listing = False
@@ -220,10 +220,13 @@ class Watch:
                 pulse.listing = True
                 self._tell(self._listener.listing, request.url.path)
 
-        async def end(_: Any, __: Any, request: aiohttp.TraceRequestEndParams) -> None:
+        async def end(_: Any, context: SimpleNamespace, request: aiohttp.TraceRequestEndParams) -> None:
+            answered = time.monotonic()
+            date = request.response.headers.get(hdrs.DATE)
+            self._loop.call_soon_threadsafe(self._clock.answered, date, context.asked, answered)
             pulse = self.pulses.get(request.url.path)
             if pulse is not None and request.response.status < 400:
-                pulse.answered = time.monotonic()
+                pulse.answered = answered
 
         trace.on_request_start.append(start)
         trace.on_request_end.append(end)

@@ -219,7 +219,7 @@ class Runner:
             note=note,
             type="Normal",
             action=reason,
-            eventTime=self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            eventTime=contract.format_instant(self._now(), "microseconds"),
             reportingController=contract.RESERVATION_CONTROLLER,
             reportingInstance=FIELD_MANAGER,
         )

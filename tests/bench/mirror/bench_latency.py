@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ WITHIN_SECONDS = 4.0
 
 def run(work: Path, say: Callable[[str], None]) -> list[Row]:
     """Measure 100 warnings, ten a second, and 1,000 within four seconds."""
-    with ApiServer.start(work / "server") as server:
+    with ApiServer.start(work / "server", mutating_policies=False) as server:
         server.create_namespace("team")
         return uvloop.run(_measure(server, work, say))
 
@@ -41,6 +42,8 @@ async def _measure(server: ApiServer, work: Path, say: Callable[[str], None]) ->
                 await made.annotate(name, NO_WARNING)
             await eventually(lambda: len(_told(made, "TerminationWarningWithdrawn")) == 100, "100 withdrawals")
             made.stored.clear()
+            # The kernel would write what earlier measurements left in memory to the disk now, with the CPU of this one.
+            await asyncio.to_thread(os.sync)
             say(f"{MANY} warnings within {WITHIN_SECONDS:.0f} s")
             many = await _warn(made, writes, names, WITHIN_SECONDS)
     return [

@@ -104,7 +104,7 @@ class Cluster:
 async def cluster(kubeconfig: Path, namespace: str, *, events: bool = True) -> AsyncIterator[Cluster]:
     """Connect, and follow the namespace's Events while the block runs."""
     config = kube.connect(str(kubeconfig))
-    async with new_session(config, lambda *_: None) as session:
+    async with new_session(config) as session:
         made = Cluster(Api(config, session), session, config.cluster.server, namespace)
         task = asyncio.create_task(made.follow_events()) if events else None
         await asyncio.sleep(0.3 if events else 0)

@@ -50,7 +50,7 @@ def reached_at(server: str) -> SingleConfig:
 
 
 async def ask(config: SingleConfig) -> object:
-    async with new_session(config, lambda *_: None) as session:
+    async with new_session(config) as session:
         return await Api(config, session).request("GET", "/version")
 
 
@@ -112,7 +112,7 @@ async def test_a_login_that_fails_is_a_failure_like_others(proxy: Proxy, user: U
 async def test_a_login_that_failed_is_tried_again(proxy: Proxy, tmp_path: Path) -> None:
     token = tmp_path / "token"
     config = reached_at(f"http://127.0.0.1:{proxy.port}")._replace(user=User(token_file=str(token)))
-    async with new_session(config, lambda *_: None) as session:
+    async with new_session(config) as session:
         with pytest.raises(LoginError):
             await Api(config, session).request("GET", "/version")
         token.write_text("secret\n")
