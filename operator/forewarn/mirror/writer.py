@@ -13,6 +13,7 @@ from forewarn.mirror import events
 from forewarn.mirror.api import FAILURES, MERGE_PATCH, Api, Refusal
 from forewarn.mirror.notices import Notice, Restatement
 from forewarn.mirror.story import same_news
+from forewarn.mirror.turns import Turns
 
 if TYPE_CHECKING:
     from forewarn.mirror.events import Target
@@ -97,8 +98,7 @@ class Writer:
 
     def __init__(self, api: Api, author: Author, rate: float, instance: str) -> None:
         self._api, self._author, self._instance = api, author, instance
-        self._gap = 1.0 / rate
-        self._slot = 0.0
+        self._turns = Turns(rate)
         self._lines: dict[str, _Line] = {}
         self._ready: asyncio.Queue[str] = asyncio.Queue()
         self._parked: dict[str, _Parked] = {}
@@ -173,7 +173,9 @@ class Writer:
             if parked is not None and parked.waiting:
                 parked.keys.append(key)
                 continue
-            await self._turn()
+            wait = self._turns.take(asyncio.get_running_loop().time())
+            if wait:
+                await asyncio.sleep(wait)
             outcome = await self._write(first)
             if outcome is not Outcome.LATER:
                 # It may have been forgotten meanwhile.
@@ -189,14 +191,6 @@ class Writer:
         del self._lines[key]
         if not self._lines:
             self.idle.set()
-
-    async def _turn(self) -> None:
-        """Wait for a free slot: writes are spaced evenly, so that no second holds more than the rate."""
-        now = asyncio.get_running_loop().time()
-        slot = max(self._slot, now)
-        self._slot = slot + self._gap
-        if slot > now:
-            await asyncio.sleep(slot - now)
 
     async def _write(self, owed: Owed) -> Outcome:
         try:

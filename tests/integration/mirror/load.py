@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -98,6 +99,11 @@ class Cluster:
 
     def of(self, name: str) -> list[Stored]:
         return [each for each in self.stored if each.name == name and each.kind == "Pod"]
+
+
+def most_in_a_second(stored: Iterable[Stored]) -> int:
+    """Return the most Events that were stored in one second, by the API server's clock."""
+    return max(Counter(each.event["metadata"]["creationTimestamp"] for each in stored).values())
 
 
 @asynccontextmanager
