@@ -25,7 +25,7 @@ from forewarn.errors import UserError
 from forewarn.proxy import proxy_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 FLAG = "--kubeconfig"
@@ -55,9 +55,7 @@ _PATHS = {
 _SECTIONS = {"clusters": ("cluster", Cluster), "contexts": ("context", Context), "users": ("user", User)}
 
 
-def connect(
-    kubeconfig: str | None = None, context: str | None = None, environ: Mapping[str, str] = os.environ
-) -> SingleConfig:
+def connect(kubeconfig: str | None = None, context: str | None = None) -> SingleConfig:
     """Choose the cluster, as kubectl does; nothing is sent to it.
 
     The order: ``kubeconfig`` (the flag), ``$KUBECONFIG`` (several files, separated by colons, are merged: the first
@@ -66,13 +64,13 @@ def connect(
     """
     if kubeconfig is not None:
         return _select([(FLAG, Path(kubeconfig).expanduser())], context)
-    named = [part for part in environ.get(VARIABLE, "").split(os.pathsep) if part]
+    named = [part for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
     if named:
         paths = [(VARIABLE, Path(part).expanduser()) for part in named]
         # As kubectl: of several files those that do not exist are passed over.
         return _select([pair for pair in paths if pair[1].exists()] or paths[:1], context)
     default = Path(DEFAULT_KUBECONFIG).expanduser()
-    if not default.exists() and environ.get("KUBERNETES_SERVICE_HOST") and Path(SERVICE_ACCOUNT, "token").exists():
+    if not default.exists() and os.environ.get("KUBERNETES_SERVICE_HOST") and Path(SERVICE_ACCOUNT, "token").exists():
         return _single(KubeConfig.from_service_account(), None, Path(SERVICE_ACCOUNT))
     if not default.exists():
         raise UserError(

@@ -46,25 +46,28 @@ def message(call: Callable[[], object]) -> str:
     return line
 
 
-def test_flag_beats_variable(tmp_path: Path) -> None:
+def test_flag_beats_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = kubeconfig(tmp_path / "one"), kubeconfig(tmp_path / "two", server="http://127.0.0.1:2")
-    assert kube.connect(str(two), environ={"KUBECONFIG": str(one)}).cluster.server == "http://127.0.0.1:2"
+    monkeypatch.setenv("KUBECONFIG", str(one))
+    assert kube.connect(str(two)).cluster.server == "http://127.0.0.1:2"
 
 
 def test_context_gives_the_namespace(tmp_path: Path) -> None:
     assert kube.connect(str(kubeconfig(tmp_path / "k"))).namespace == "team"
 
 
-def test_several_files_are_merged_and_the_first_wins(tmp_path: Path) -> None:
+def test_several_files_are_merged_and_the_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = kubeconfig(tmp_path / "a", contexts=[], users=[])
     second = kubeconfig(tmp_path / "b", server="http://127.0.0.1:9")
-    config = kube.connect(environ={"KUBECONFIG": f"{tmp_path / 'missing'}:{first}:{second}"})
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{first}:{second}")
+    config = kube.connect()
     assert (config.cluster.server, config.user.token if config.user else None) == ("http://127.0.0.1:1", "t")
 
 
 def test_no_kubeconfig_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "KUBECONFIG is not set" in message(lambda: kube.connect(environ={}))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert "KUBECONFIG is not set" in message(kube.connect)
 
 
 @pytest.mark.parametrize(
