@@ -31,6 +31,8 @@ PYTHON = sys.executable
 TORCH = str(cache() / "torch-venv" / "bin" / "python")
 """Of the environment that ``make torch-env`` makes."""
 INPOD = "tests/integration/inpod"
+TORCH_ALONE = f"{INPOD}/test_torch_state.py"
+"""Imports torch as a whole, so it can be collected in the stage inpod only; other files mark the tests that need it."""
 NAMES = ("lint", "unit", "integration", "inpod", "e2e")
 NEEDED = {"integration": {"tools"}, "inpod": {"torch"}, "e2e": {"tools", "cluster", "disruptive"}}
 HEARTBEAT_SECONDS = 30.0
@@ -162,7 +164,7 @@ STAGES = {
     "lint": Stage("lint", ["tools/lint"]),
     "tools": Stage("tools", [PYTHON, "-m", "tests.kind", "tools"], tells=True),
     "unit": pytest_stage("unit", "tests/unit", "-n", "2"),
-    "integration": pytest_stage("integration", "tests/integration", "-n", "2"),
+    "integration": pytest_stage("integration", "tests/integration", f"--ignore={TORCH_ALONE}", "-n", "2"),
     "torch": Stage("torch", ["make", "--silent", "torch-env"], tells=True),
     "inpod": pytest_stage("inpod", INPOD, f"--confcutdir={INPOD}", "-m", "torch", "-n", "2", python=TORCH),
     "cluster": Stage("cluster", [PYTHON, "-m", "tests.kind", "image"], tells=True),
