@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from forewarn.inpod.layout import Checkpoint
     from forewarn.inpod.store import CheckpointStore, Restored, Saving
 
 NAME = "torch-dcp"
+
+
+@contextlib.contextmanager
+def _unwrapped() -> Iterator[None]:
+    """Raise what is behind a ``CheckpointException``, which is no ``Exception`` and tells all ranks' tracebacks."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except CheckpointException as error:
+        behind = [failure for _, (failure, _) in sorted(error.failures.items()) if isinstance(failure, Exception)]
+        # Every rank is told every rank's error; the system's says most.
+        behind.sort(key=lambda failure: not isinstance(failure, OSError))
+        raise (behind[0] if behind else RuntimeError(str(error).splitlines()[-1])) from None
 
 
 def _own_files(directory: str, rank: int) -> list[str]:
@@ -35,7 +50,8 @@ def save(
     group = store.ranks.save_group()
 
     def write(directory: str) -> list[str]:
-        dcp.save(dict(state), checkpoint_id=directory, process_group=group)
+        with _unwrapped():
+            dcp.save(dict(state), checkpoint_id=directory, process_group=group)
         return _own_files(directory, store.ranks.rank)
 
     saving.write_files(write, NAME)
@@ -80,7 +96,8 @@ class AsyncSaver:
         self.wait()
         saving = self._saving = _begin(self.store, step, epoch, metrics)
         try:
-            self._future = dcp.async_save(dict(state), checkpoint_id=saving.base, process_group=self._group)
+            with _unwrapped():
+                self._future = dcp.async_save(dict(state), checkpoint_id=saving.base, process_group=self._group)
         except Exception as error:
             saving.error = error
             self._future = None
@@ -103,7 +120,8 @@ class AsyncSaver:
 
         def written(directory: str) -> list[str]:
             if future is not None:
-                future.result()
+                with _unwrapped():
+                    future.result()
             return _own_files(directory, self.store.ranks.rank)
 
         if saving.error is None:
@@ -124,7 +142,8 @@ def restore(store: CheckpointStore, state: dict[str, Any], *, allow_other_config
     def load(checkpoint: Checkpoint) -> Any:
         if checkpoint.manifest.serializer != NAME:
             raise ValueError(f"it was saved by {checkpoint.manifest.serializer!r}, not by DCP")
-        dcp.load(state, checkpoint_id=checkpoint.path, process_group=group)
+        with _unwrapped():
+            dcp.load(state, checkpoint_id=checkpoint.path, process_group=group)
         return state
 
     return store.restore(allow_other_config=allow_other_config, load=load)

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import io
 import os
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Callable, cast
 
@@ -133,6 +134,18 @@ def put(path: str, data: bytes) -> None:
     remove(temporary)
     write_new(temporary, lambda file: file.write(data))
     publish(temporary, path)
+
+
+def refusal(directory: str) -> OSError | None:
+    """Return the error that a directory has for a file of one block now, or ``None`` where it takes it."""
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            file.write(bytes(_BLOCK))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error
+    return None
 
 
 def sync_directory(path: str) -> None:

@@ -298,6 +298,12 @@ class Saving:
             if isinstance(named, str) and os.path.commonpath([os.path.abspath(named), self.base]) != self.base:
                 raise durable.foreign(error, "what writes the files") from error
             raise
+        except Exception as error:
+            # A writer in another language may have lost the system's number (torch: "unexpected pos").
+            refused = durable.refusal(self.base)
+            if refused is not None:
+                raise refused from error
+            raise
 
     def publish(self) -> Checkpoint:
         """Make the checkpoint complete, then delete what it makes superfluous.

@@ -106,3 +106,34 @@ def test_a_read_only_home_is_said(small):
     restored = store.restore()
     assert restored is not None
     assert restored.step == 1
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("way", ["save", "async"])
+def test_dcp_says_that_the_disk_is_full_and_leaves_it_room(small, way):
+    """torch raises neither an ``Exception`` nor the system's number."""
+    torch = pytest.importorskip("torch", reason="run by make inpod")
+    from forewarn.inpod import dcp
+
+    store = CheckpointStore(small / "c", keep_last=1, sharded=True)
+    saver = dcp.AsyncSaver(store)
+
+    def save(step: int, floats: int) -> None:
+        state = {"x": torch.full((floats,), float(step))}
+        if way == "save":
+            dcp.save(store, step, state)
+        else:
+            saver.save(step, state)
+            saver.wait()
+
+    save(1, 100_000)
+    with pytest.raises(CheckpointError, match="no space left") as caught:
+        save(2, 1_000_000)
+    assert caught.value.errno == errno.ENOSPC
+    assert len(str(caught.value)) < 300
+    state = {"x": torch.zeros(100_000)}
+    restored = dcp.restore(store, state)
+    assert restored is not None
+    assert (restored.step, float(state["x"][0])) == (1, 1.0)
+    save(3, 50_000)
+    assert sorted(path.name for path in (small / "c").iterdir()) == [str(store.checkpoints()[0].name)]

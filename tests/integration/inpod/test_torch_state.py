@@ -274,6 +274,56 @@ def test_dcp_blocking_and_asynchronous(tmp_path, ranks):
     assert done.stdout.count("fine") == ranks
 
 
+DCP_OTHER = """
+import os, sys
+import torch, torch.distributed as dist
+from forewarn.inpod import CheckpointStore, dcp, find_ranks
+from forewarn.inpod.durable import CheckpointError
+if "WORLD_SIZE" in os.environ:
+    dist.init_process_group("gloo")
+ranks = find_ranks()
+store = CheckpointStore(sys.argv[1], ranks=ranks, sharded=True)
+dcp.save(store, 1, {"x": torch.ones(10)})
+dcp.save(store, 2, {"y": torch.ones(10)})
+found = dcp.restore(store, {"x": torch.zeros(10)})
+assert found.step == 1 and "Missing key" in found.skipped[0], found.skipped
+try:
+    dcp.restore(store, {"z": torch.zeros(10)})
+except CheckpointError as error:
+    assert "Missing key" in str(error) and "Traceback" not in str(error), error
+else:
+    raise AssertionError("it was loaded")
+class Odd:
+    def __reduce__(self): raise RuntimeError("this cannot be pickled")
+saver = dcp.AsyncSaver(store)
+for way in ("save", "async"):
+    try:
+        if way == "save":
+            dcp.save(store, 3, {"odd": Odd()})
+        else:
+            saver.save(3, {"odd": Odd()})
+            saver.wait()
+    except CheckpointError as error:
+        assert "this cannot be pickled" in str(error) and "Traceback" not in str(error), error
+    else:
+        raise AssertionError("it was saved")
+ranks.agree(False)  # rank 0 has deleted the rest of it
+assert sorted(c.step for c in store.checkpoints()) == [1, 2] and len(os.listdir(sys.argv[1])) == 2
+print("fine", ranks.rank)
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_dcp_cannot_load_or_save_is_a_checkpoint_error(tmp_path, ranks):
+    """Its own exception is none that ``except Exception`` catches."""
+    program = tmp_path / "program.py"
+    program.write_text(DCP_OTHER)
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks] if ranks > 1 else []
+    done = run(*launcher, program, tmp_path / "c", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("fine") == ranks
+
+
 WORKERS = """
 import os, signal, sys, time
 import torch
