@@ -12,6 +12,7 @@ from typing import Self
 
 from forewarn.errors import UserError
 from tests.kind import docker, go, node_image, operator_image, versions
+from tests.kind.ask import ask
 from tests.kind.places import CHECKOUT, CLUSTER_NAME, KUBECONFIG, STATE, bin_directory, digest, locked
 from tests.kind.progress import Steps
 from tests.support.programs import cache
@@ -24,6 +25,7 @@ LOCAL_IMAGE = "forewarn:dev"
 """The name that the newest image of this checkout also has inside this checkout's own cluster."""
 
 TOOLS_FOR_KIND = tuple(program for program in versions.TOOLS if program.name in ("kind", "kubectl", "helm"))
+MAKE_TOOLS = "make tools builds it"
 OFFLINE_IMAGES = "kindest/node:*-offline-*"
 BASE_IMAGES = "forewarn-*base:*"
 HERE = Path(__file__).parent
@@ -65,14 +67,7 @@ class Cluster:
 def kubectl(kubeconfig: str | Path, *arguments: str, input: str | None = None, timeout: float = 30) -> str:  # noqa: A002
     """Run kubectl and return what it printed; ``UserError`` with its own words where it fails."""
     argv = [str(bin_directory() / "kubectl"), f"--kubeconfig={kubeconfig}", *arguments]
-    try:
-        ran = subprocess.run(argv, input=input, capture_output=True, text=True, check=False, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise UserError(f"kubectl {arguments[0]}", f"no answer in {timeout:g} s", "is the cluster alive?") from None
-    if ran.returncode:
-        said = ran.stderr.strip().splitlines()
-        raise UserError(f"kubectl {arguments[0]}", said[-1] if said else f"exit code {ran.returncode}")
-    return ran.stdout
+    return ask(argv, where=f"kubectl {arguments[0]}", missing=MAKE_TOOLS, timeout=timeout, text=input)
 
 
 def alive(kubeconfig: str | Path) -> bool:
@@ -84,10 +79,6 @@ def alive(kubeconfig: str | Path) -> bool:
     except UserError:
         return False
     return bool(told.split()) and set(told.split()) == {"True"}
-
-
-def _kind(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([bin_directory() / "kind", *arguments], capture_output=True, text=True, check=False)
 
 
 def _containers(name: str) -> list[str]:
@@ -179,12 +170,19 @@ def _create(steps: Steps, kind: str, image: str) -> Cluster:
 
 
 def _delete(name: str) -> None:
-    ran = _kind("delete", "cluster", "--name", name, "--kubeconfig", str(KUBECONFIG))
-    left = _containers(name)
-    if left:
+    kind = bin_directory() / "kind"
+    try:
+        ask(
+            [kind, "delete", "cluster", "--name", name, "--kubeconfig", KUBECONFIG],
+            where=f"kind delete cluster {name}",
+            missing=MAKE_TOOLS,
+        )
+    except UserError:
+        # Without kind, or where it fails, Docker does it; only what it leaves too is an error.
+        left = _containers(name)
+        if not left:
+            raise
         docker.run("rm", "-f", "-v", *left)
-    elif ran.returncode:
-        raise UserError(f"kind delete cluster {name}", ran.stderr.strip())
 
 
 def _register() -> None:

@@ -17,26 +17,25 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from forewarn.errors import UserError
+from tests.kind.ask import ask
 from tests.kind.places import locked, need_root
 from tests.kind.progress import Steps
 from tests.support.programs import cache
 
-START_SECONDS = 60.0
+START_SECONDS, END_SECONDS, ANSWER_SECONDS = 60.0, 30.0, 300.0
+DEBIAN = {"docker": "docker-cli docker.io", "dockerd": "docker.io", "iptables": "iptables", "jq": "jq"}
+"""From Debian 13 on, the client is a package of its own."""
 RUNC_CAPPED = Path(__file__).with_name("node") / "runc-capped"
 CAP_SYS_RESOURCE = 24
 
 
 def run(*arguments: str) -> str:
     """Run docker and return what it printed; ``UserError`` with its own words where it fails."""
-    ran = subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=300)
-    if ran.returncode:
-        said = ran.stderr.decode(errors="replace").strip().splitlines()
-        raise UserError(f"docker {arguments[0]}", said[-1] if said else f"exit code {ran.returncode}")
-    return ran.stdout.decode(errors="replace").strip()
+    return ask(["docker", *arguments], where=f"docker {arguments[0]}", timeout=ANSWER_SECONDS).strip()
 
 
 def answers() -> bool:
@@ -62,22 +61,40 @@ def remove_images(pattern: str, keep: str = "") -> list[str]:
     return [image for image, end in ends.items() if end.returncode == 0]
 
 
-def install(steps: Steps, programs: dict[str, str]) -> None:
-    """Install Debian packages for the programs (program → package) that are missing."""
-    packages = [package for program, package in programs.items() if shutil.which(program) is None]
-    if not packages:
+def install(steps: Steps, programs: Mapping[str, str]) -> None:
+    """Install Debian packages for the programs that are missing: of each one's packages the first that apt knows.
+
+    Raises ``UserError`` where a program is missing even then.
+    """
+
+    def missing() -> list[str]:
+        return [program for program in programs if shutil.which(program) is None]
+
+    if not missing():
         return
-    names = " ".join(packages)
+    names = " ".join(missing())
     need_root(f"installing {names}")
     if shutil.which("apt-get") is None:
         raise UserError(names, "missing, and there is no apt-get to install it with", f"install {names} and run again")
     # Other checkouts, and dpkg itself, hold their own lock; apt waits for it.
     wait = ["-o", "DPkg::Lock::Timeout=300"]
     steps.run(["apt-get", *wait, "update", "-qq"])
+    packages = sorted({_known(programs[program]) for program in missing()})
     steps.run(
         ["apt-get", *wait, "install", "-y", "-qq", "--no-install-recommends", *packages],
         env={"DEBIAN_FRONTEND": "noninteractive"},
     )
+    if left := missing():
+        what = f"not on the PATH, though apt-get installed {' '.join(packages)}"
+        raise UserError(" ".join(left), what, "install it and run again")
+
+
+def _known(packages: str) -> str:
+    """Return the first of these packages that apt knows, or else the last."""
+    for package in packages.split():
+        if subprocess.run(["apt-cache", "show", package], capture_output=True, check=False).returncode == 0:
+            return package
+    return packages.split()[-1]
 
 
 def ensure(steps: Steps) -> None:
@@ -87,7 +104,7 @@ def ensure(steps: Steps) -> None:
     with steps.extra("Docker daemon"), locked("docker", "Docker"):
         if not answers():
             need_root("starting the Docker daemon")
-            install(steps, {"docker": "docker.io", "dockerd": "docker.io", "iptables": "iptables", "jq": "jq"})
+            install(steps, DEBIAN)
             # Debian's package starts the daemon itself where an init system runs.
             if not _wait(10 if Path("/run/systemd/system").is_dir() else 0):
                 _start()
@@ -176,9 +193,21 @@ def _start() -> None:
     deadline = time.monotonic() + START_SECONDS
     while not answers():
         if started.poll() is not None or time.monotonic() > deadline:
+            _end(started)
             tail = log.read_text(errors="replace").splitlines()[-1:]
             raise UserError("dockerd", f"did not start: {' '.join(tail)}", f"see {log}")
         time.sleep(0.3)
+
+
+def _end(started: subprocess.Popen[bytes]) -> None:
+    """End a daemon that is of no use, so that the next run starts with none."""
+    started.terminate()
+    try:
+        started.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        started.wait()
+    (cache() / "dockerd.pid").unlink(missing_ok=True)
 
 
 def stop_if_ours() -> str:
@@ -189,7 +218,7 @@ def stop_if_ours() -> str:
     if run("ps", "-q"):
         return "the Docker daemon goes on: it runs other containers"
     os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + END_SECONDS
     while _command_line(pid):
         if time.monotonic() > deadline:
             return f"the Docker daemon (process {pid}) does not stop"

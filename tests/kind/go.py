@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from forewarn.errors import UserError
+from tests.kind.ask import ask
 from tests.kind.places import bin_directory, locked
 from tests.kind.progress import Steps
 from tests.kind.versions import GO, Program
@@ -47,9 +48,14 @@ def check_go() -> None:
         raise UserError("go", f"this is {said or 'a broken Go'}", wanted)
 
 
+def work(module: str, version: str) -> Path:
+    """Return the folder of the throw-away module that a program's module is compiled in."""
+    return cache() / "work" / re.sub(r"[^a-z0-9.]+", "-", f"{module}-{version}")
+
+
 def prepare_module(steps: Steps, module: str, version: str, packages: Sequence[str]) -> Path:
     """Make a throw-away Go module that requires ``module``, so that its packages can be compiled; return its folder."""
-    directory = cache() / "work" / re.sub(r"[^a-z0-9.]+", "-", f"{module}-{version}")
+    directory = work(module, version)
     stamp, content = directory / "stamp", "\n".join([module, version, *packages])
     if stamp.is_file() and stamp.read_text() == content:
         return directory
@@ -117,12 +123,5 @@ def module_directory(steps: Steps, program: Program, siblings: Sequence[Program]
     """Return where Go keeps the source of a program's module."""
     packages = [other.package for other in siblings if other.module == program.module]
     directory = prepare_module(steps, program.module, program.version, packages)
-    return Path(
-        subprocess.run(
-            ["go", "list", "-mod=mod", "-m", "-f", "{{.Dir}}", program.module],
-            cwd=directory,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
-    )
+    argv = ["go", "list", "-mod=mod", "-m", "-f", "{{.Dir}}", program.module]
+    return Path(ask(argv, where=f"go list {program.module}", directory=directory).strip())

@@ -15,8 +15,8 @@ DEBIAN = "bookworm"  # its containerd (1.6) serves Kubernetes up to 1.35, its Py
 STOCK_NODE_IMAGE = "kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d"
 """The image of the same Kubernetes line that kind's release notes list for ``KIND``."""
 
-GO = (1, 24)
-"""The oldest Go that compiles all of it."""
+GO = (1, 26)
+"""The oldest Go that compiles all of it; helm asks for the newest."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def steps(tmp_path: Path) -> progress.Steps:
     return progress.Steps(tmp_path / "log")
 
 
-def fake_go(directory: Path, version: str = "go1.24.1", build: str = 'touch "$out" && chmod +x "$out"') -> Path:
+def fake_go(directory: Path, version: str = "go1.26.0", build: str = 'touch "$out" && chmod +x "$out"') -> Path:
     """Make a ``go`` that knows just what the set-up asks of it, and compiles nothing."""
     directory.mkdir(exist_ok=True)
     program = directory / "go"
@@ -63,13 +63,25 @@ def run(word: str, *, cache: Path, path: str) -> subprocess.CompletedProcess[str
 def test_without_go_one_line_says_so_and_nothing_is_made(cache: Path) -> None:
     ran = run("tools", cache=cache, path="/usr/bin:/bin")
     assert ran.returncode == 2
-    assert ran.stderr == "error: go: this program is missing; Go 1.24 or newer is needed on the PATH\n"
+    assert ran.stderr == "error: go: this program is missing; Go 1.26 or newer is needed on the PATH\n"
     assert not (cache / "bin").exists()
 
 
 def test_a_go_that_is_too_old_is_named(cache: Path, tmp_path: Path) -> None:
-    ran = run("tools", cache=cache, path=f"{fake_go(tmp_path / 'go', 'go1.22.3')}:/usr/bin:/bin")
-    assert (ran.returncode, ran.stderr) == (2, "error: go: this is go1.22.3; Go 1.24 or newer is needed on the PATH\n")
+    ran = run("tools", cache=cache, path=f"{fake_go(tmp_path / 'go', 'go1.25.9')}:/usr/bin:/bin")
+    assert (ran.returncode, ran.stderr) == (2, "error: go: this is go1.25.9; Go 1.26 or newer is needed on the PATH\n")
+
+
+def test_the_oldest_go_is_new_enough_for_every_module() -> None:
+    # What go.mod asks for is raised by `go mod tidy` to what the newest of its modules asks for.
+    asked = {}
+    for program in node_image.ALL:
+        module = go.work(program.module, program.version) / "go.mod"
+        if module.exists():
+            line = next(line for line in module.read_text().splitlines() if line.startswith("go "))
+            major, minor, *_ = line.removeprefix("go ").split(".")
+            asked[program.name] = (int(major), int(minor))
+    assert max(asked.values()) == versions.GO, asked
 
 
 def test_a_compiler_that_fails_is_shown_with_its_words(cache: Path, tmp_path: Path) -> None:
@@ -174,6 +186,102 @@ def with_tools(cache: Path) -> None:
     shutil.copytree(BUILT / ".stamps", cache / "bin/.stamps")
     for tool in cluster.TOOLS_FOR_KIND:
         (cache / "bin" / tool.name).symlink_to(BUILT / tool.name)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with no program at all but those that a test makes in this folder, and root on it."""
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    return folder
+
+
+def make_program(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/bash\n{body}\n")
+    path.chmod(0o755)
+
+
+APT = """
+case " $* " in *" install "*) ;; *) exit 0 ;; esac
+echo "$*" >> "$MACHINE/installed"
+for package; do
+  case $package in
+    docker.io) programs="dockerd $IN_DOCKER_IO" ;; docker-cli) programs=docker ;;
+    iptables | jq) programs=$package ;; *) programs= ;;
+  esac
+  for program in $programs; do echo '#!/bin/bash' > "$MACHINE/$program"; /bin/chmod +x "$MACHINE/$program"; done
+done
+"""
+
+
+@pytest.mark.parametrize(
+    ("known", "in_docker_io", "installed"),
+    [
+        ("docker-cli docker.io", "", "docker-cli docker.io iptables jq"),
+        ("docker.io", "docker", "docker.io iptables jq"),
+    ],
+    ids=["since Debian 13", "before"],
+)
+def test_the_docker_client_is_installed_whichever_package_has_it(
+    machine: Path, steps: progress.Steps, monkeypatch: pytest.MonkeyPatch, known: str, in_docker_io: str, installed: str
+) -> None:
+    monkeypatch.setenv("MACHINE", str(machine))
+    monkeypatch.setenv("IN_DOCKER_IO", in_docker_io)
+    make_program(machine / "apt-get", APT)
+    make_program(machine / "apt-cache", f'[[ " {known} iptables jq " == *" $2 "* ]]')
+    docker.install(steps, docker.DEBIAN)
+    assert (machine / "installed").read_text().endswith(f"--no-install-recommends {installed}\n")
+
+
+def test_a_program_that_apt_did_not_bring_is_named(machine: Path, steps: progress.Steps) -> None:
+    make_program(machine / "apt-get", "exit 0")
+    make_program(machine / "apt-cache", "exit 0")
+    with pytest.raises(
+        UserError, match=r"^docker dockerd iptables jq: not on the PATH, though apt-get installed docker-"
+    ):
+        docker.install(steps, docker.DEBIAN)
+
+
+def test_a_daemon_that_does_not_answer_is_ended(machine: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_program(machine / "dockerd", f"echo $$ > {machine}/pid; echo listening; exec /bin/sleep 60")
+    monkeypatch.setattr(docker, "START_SECONDS", 1.0)
+    cache.mkdir()
+    with pytest.raises(UserError, match="dockerd: did not start: listening"):
+        docker._start()
+    assert not Path(f"/proc/{(machine / 'pid').read_text().strip()}").exists()
+    assert docker.own_daemon() == 0
+
+
+def test_a_cluster_is_removed_without_kind(
+    machine: Path, cache: Path, steps: progress.Steps, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Docker knows one container of the cluster until it removes it.
+    monkeypatch.setattr(cluster, "KUBECONFIG", machine / "kubeconfig")
+    told = f'echo "$*" >> {machine}/told'
+    make_program(
+        machine / "docker",
+        f"{told}\n[[ $1 != ps || -e {machine}/gone ]] || echo abc\n[[ $1 != rm ]] || > {machine}/gone",
+    )
+    cluster.down(steps)
+    assert "rm -f -v abc" in (machine / "told").read_text().splitlines()
+
+
+def test_a_program_that_is_missing_or_silent_or_fails_is_named(
+    machine: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match=r"kubectl: this program is missing; make tools builds it"):
+        cluster.kubectl("/nowhere", "get", "nodes")
+    make_program(machine / "docker", "exec /bin/sleep 60")
+    monkeypatch.setattr(docker, "ANSWER_SECONDS", 0.2)
+    with pytest.raises(UserError, match=r"docker ps: no answer in 0.2 s"):
+        docker.run("ps")
+    make_program(machine / "go", "echo 'no such module' >&2; exit 1")
+    monkeypatch.setattr(go, "prepare_module", lambda *_: machine)
+    kind = next(program for program in versions.TOOLS if program.name == "kind")
+    with pytest.raises(UserError, match=r"go list sigs.k8s.io/kind: no such module"):
+        go.module_directory(progress.Steps(machine / "log"), kind, node_image.ALL)
 
 
 def test_a_process_id_that_was_given_to_another_program_is_no_daemon_of_ours(cache: Path) -> None:
