@@ -15,7 +15,7 @@ _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _SUBDOMAIN = rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*"
 _KEY_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_WHOLE = r"[0-9]{1,9}"
+_WHOLE = r"[0-9]{1,10}"
 _UNITS = r"([0-9]{1,9}) *[gG](?:i?[bB]|i)?"
 _HOST = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -154,14 +154,15 @@ def image(where: str, value: str) -> str:
 
 
 def path(where: str, value: str) -> str:
-    """Check an absolute path in the container."""
+    """Check an absolute path in the container; one place has one spelling, so that two mounts can be compared."""
     text(where, value)
-    parts = value.split("/")
-    if not value.startswith("/") or value == "/" or ":" in value or ".." in parts:
+    trimmed = value.rstrip("/")
+    first, *parts = trimmed.split("/")
+    if first or not parts or ":" in value or not {"", ".", ".."}.isdisjoint(parts):
         raise UserError(
-            where, f"{value!r} is no path to mount at", "allowed: an absolute path other than /, without : and .."
+            where, f"{value!r} is no path to mount at", "allowed: an absolute path other than /, without : // . and .."
         )
-    return value.rstrip("/")
+    return trimmed
 
 
 def sub_path(where: str, value: str) -> str:

@@ -185,6 +185,10 @@ def _long(word: str, rest: str | None) -> tuple[list[Given], int]:
         if rest is None:
             raise UserError(where, "its value is missing", f"write {where} {flag.metavar}")
         return [Given(flag, rest, where)], 1
+    if not equals and rest is not None and flag.metavar == f"[={rest}]":
+        raise UserError(
+            where, f"{rest!r} behind it would be the command", f"write {where}={rest}, or {where} -- {rest}"
+        )
     if equals and not flag.metavar:
         raise UserError(where, f"takes no value, but {value!r} was given", f"write {where}")
     return [Given(flag, value if equals else flag.constant, where)], 0

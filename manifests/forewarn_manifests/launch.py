@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SCRIPT_ANNOTATION = "forewarn/script"
 SCRIPT_VOLUME = "script"
+JOB_LABELS = ("job-name", "controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid")
+"""Kubernetes sets these on a Job's pods, and refuses a Job that sets them otherwise."""
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MASTER_PORT = 29500
@@ -41,12 +43,10 @@ def launch(
     space = storage.workspace(reader)
     home = storage.home(reader, space)
     container = process(reader, image, home.path, script)
-    labels = _labels(reader, space, gpus)
     job = _job(reader, container)
+    labels = _labels(reader, space, gpus, job)
     name, generate_name = _name(reader, job)
-    mounts = storage.mounts(reader, home)
-    if container.script:
-        mounts = (*mounts, _script_mount(container, reader.why["script"]))
+    script_mount = _script_mount(container, reader.why["script"]) if container.script else None
     runtime = reader.whole("timeout", 1, "seconds of runtime")
     return LaunchRequest(
         profile=profile.name,
@@ -71,7 +71,7 @@ def launch(
         environment=_environment(reader, home.path, runtime, name, job),
         node_selector=_node_selector(reader),
         tolerations=_tolerations(reader),
-        mounts=mounts,
+        mounts=storage.mounts(reader, home, script_mount),
         ports=container.ports,
         identity=_identity(reader),
         script=container.script,
@@ -124,7 +124,7 @@ def _gpus(reader: Reader) -> int:
     return reader.whole("gpus", 0, "GPUs of one pod")
 
 
-def _labels(reader: Reader, space: str, gpus: int) -> tuple[Pair, ...]:
+def _labels(reader: Reader, space: str, gpus: int, job: JobPlan | None) -> tuple[Pair, ...]:
     profile = reader.profile
     found = _of_profile(reader, profile.labels, checks.LABEL_ALLOWED, checks.label_value)
     if space:
@@ -142,6 +142,8 @@ def _labels(reader: Reader, space: str, gpus: int) -> tuple[Pair, ...]:
         if key == contract.GPU_CLASS_LABEL:
             checks.one_of(given.where, contract.GPU_CLASS_LABEL, content, profile.gpu_classes)
         found[key] = Pair(key, content, given.where)
+    for key in found.keys() & JOB_LABELS if job else ():
+        raise UserError(found[key].why, f"{key} is Kubernetes' own on a Job's pods", "leave it out")
     if gpus and contract.GPU_CLASS_LABEL not in found:
         _no_class(reader, found)
     return tuple(found.values())
@@ -215,6 +217,8 @@ def _environment(reader: Reader, home: str, runtime: int, name: str, job: JobPla
         found["WORLD_SIZE"] = Pair("WORLD_SIZE", str(job.completions), "pods of the Job")
     prefix = reader.given("export_prefix")
     if prefix is not None:
+        if not prefix.value:
+            raise UserError(prefix.where, "the prefix is empty: every variable begins with it", "allowed: a prefix")
         for variable, value in sorted(reader.environ.items()):
             if variable.startswith(prefix.value) and variable != prefix.value:
                 key = checks.variable_name(f"{prefix.where}={prefix.value}: {variable}", variable[len(prefix.value) :])
@@ -233,6 +237,8 @@ def _node_selector(reader: Reader) -> tuple[Pair, ...]:
         if profile.gpu_models:
             checks.one_of(model.where, "GPU model", model.value, profile.gpu_models)
         value = checks.label_value(model.where, model.value)
+        if not value:
+            raise UserError(model.where, "the GPU model is empty", "allowed: a GPU model")
         found[profile.gpu_model_label] = Pair(profile.gpu_model_label, value, model.where)
     return tuple(found.values())
 
@@ -290,7 +296,7 @@ def _team(reader: Reader, where: str, value: str) -> int:
         return known[value]
     if not value.isdecimal() or not value.isascii():
         checks.one_of(where, "team", value, known)
-    number = checks.whole(where, value, 1, 2**31 - 1 if len(value) > 9 else 999_999_999, "a numeric group")
+    number = checks.whole(where, value, 1, 2**31 - 1, "a numeric group")
     if number <= 8:
         raise UserError(where, f"{value} is no team", f"GPUs are asked for with -g: write -g {value}")
     return number

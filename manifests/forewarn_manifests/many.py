@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,17 +26,21 @@ COLUMNS = (*(name for name in BY_LONG if name not in OF_THE_COMMAND), COMMAND)
 def requests(arguments: Arguments, environ: Mapping[str, str], person: Person) -> list[LaunchRequest]:
     """Return the launches of the list that --many names, all checked before any is printed.
 
+    --number's has the row's own behind it, so that rows without a name are told apart.
+
     Raises ``UserError`` whose place begins with the file and the row's line.
     """
     from forewarn_manifests.command import request
 
     given = arguments.last("many")
     assert given is not None  # noqa: S101  (the caller looked)
+    number = arguments.last("number")
     names: dict[str, str] = {}
     found = []
-    for place, row in _rows(given.where, given.value):
+    for index, (place, row) in enumerate(_rows(given.where, given.value), 1):
+        own = [replace(number, value=f"{number.value}-{index}")] if number else []
         try:
-            one = request(_with_row(arguments, row), environ, person)
+            one = request(_with_row(arguments.followed_by(own, None), row), environ, person)
         except UserError as error:
             raise UserError(f"{place}: {error.where}", error.what, error.allowed) from None
         if one.name and one.name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -107,12 +108,12 @@ def process(reader: Reader, image: str, home: str, script: str | None) -> Proces
     entrypoint = reader.text("entrypoint")
     log = reader.given("log")
     command = (entrypoint,) if entrypoint else ()
+    under_init = log is not None or _has_init(reader, image, command)
+    _warn_of_shell(reader, command, words, text, name, under_init)
     if log is not None:
         # The logger replaces the image's entrypoint where --entrypoint does, so that that program's output is logged.
         words = ("-c", LOGGER, _log_path(log.where, log.value, home), *command, *words)
         command, words = (("/bin/bash",), words) if entrypoint else ((), ("/bin/bash", *words))
-    if log is None and not _has_init(reader, image, command):
-        _warn_of_shell(reader, command, words, text, name)
     return Process(_mode(switches, sshd), command, words, ports, text, name, switches.quiet)
 
 
@@ -167,8 +168,9 @@ def _script(reader: Reader, script: str | None) -> tuple[str, str]:
         )
     if not script.strip():
         raise UserError(given.where, f"{given.value} is empty", "allowed: a script")
-    first = script.partition("\n")[0]
-    if first.startswith("#!") and first.endswith("\r"):
+    if script.startswith("\ufeff"):
+        raise UserError(given.where, f"{given.value} begins with a byte order mark", "allowed: UTF-8 without one")
+    if script.partition("\n")[0].endswith("\r"):
         raise UserError(given.where, f"{given.value} has Windows line ends", "allowed: Unix line ends (dos2unix)")
     return name.lstrip(".") or "script", checks.text(given.where, script)
 
@@ -187,14 +189,24 @@ def _has_init(reader: Reader, image: str, command: tuple[str, ...]) -> bool:
     return not command and any(fnmatch.fnmatchcase(image, pattern) for pattern in reader.profile.init_images)
 
 
-def _warn_of_shell(reader: Reader, command: tuple[str, ...], words: tuple[str, ...], text: str, name: str) -> None:
+def _warn_of_shell(
+    reader: Reader, command: tuple[str, ...], words: tuple[str, ...], text: str, name: str, under_init: bool
+) -> None:
+    """Warn of a shell that keeps its program from saving at SIGTERM.
+
+    As PID 1 it ignores the signal. Under an init, which signals its whole group, the program is told, but a shell
+    without a trap ends at once, with it the init, and with that the container.
+    """
     if text:
-        if script_swallows_sigterm(text):
-            reader.warnings.append(
-                f"{name} runs as PID 1 and swallows SIGTERM, so nothing in it is told of a stop: "
-                f"start its long part with exec, or let it trap TERM"
-            )
+        shell = f"the shell of {name}"
+        mend = "start its long part with exec, or let it trap TERM" if script_swallows_sigterm(text) else None
+    else:
+        shell = "the command's shell"
+        mend = swallows_sigterm(command, words)
+    if mend is None or (under_init and re.search(r"\btrap\b", text or " ".join(words))):
         return
-    mend = swallows_sigterm(command, words)
-    if mend:
-        reader.warnings.append(f"the command's shell runs as PID 1 and swallows SIGTERM: {mend}")
+    if under_init:
+        what = "ends at SIGTERM, and the container with it, before its program can save"
+    else:
+        what = "runs as PID 1 and swallows SIGTERM, so its program is not told of a stop"
+    reader.warnings.append(f"{shell} {what}: {mend}")

@@ -54,10 +54,11 @@ def home(reader: Reader, space: str) -> Mount:
     return mount
 
 
-def mounts(reader: Reader, home_mount: Mount) -> tuple[Mount, ...]:
-    """Return every volume of the launch, the home first.
+def mounts(reader: Reader, home_mount: Mount, script: Mount | None) -> tuple[Mount, ...]:
+    """Return every volume of the launch, the home first and the script's, if there is one, last.
 
-    Raises ``UserError`` for two at one path, and for one where podinfo is.
+    Raises ``UserError`` for two at one path, and for one where or below where podinfo or the script is: no runtime can
+    make a mount point in their read-only volumes.
     """
     found = [home_mount]
     found.append(
@@ -65,15 +66,20 @@ def mounts(reader: Reader, home_mount: Mount) -> tuple[Mount, ...]:
     )
     found += [_mount(reader, name, place, f"profile {reader.profile.name}") for name, place in reader.profile.volumes]
     found += _teams(reader) + _conda_cache(reader) + _sub_paths(reader, home_mount) + _nfs(reader)
-    taken = {contract.MOUNT_PATH: "podinfo"}
+    closed = {contract.MOUNT_PATH: "podinfo", **({script.path: script.why} if script else {})}
+    taken = dict(closed)
     names: dict[str, str] = {contract.VOLUME_NAME: "podinfo"}
     for mount in found:
+        for path, owner in closed.items():
+            if mount.path.startswith(f"{path}/"):
+                what = f"{mount.path} is below {path}, a read-only volume of {owner}"
+                raise UserError(mount.why, what, "mount it at another path")
         if mount.path in taken:
             raise UserError(mount.why, f"{mount.path} is taken by {taken[mount.path]}", "mount it at another path")
         if mount.kind and mount.name in names:
             raise UserError(mount.why, f"two volumes are named {mount.name!r}", "name it differently")
         taken[mount.path] = names[mount.name] = mount.why
-    return tuple(found)
+    return (*found, script) if script else tuple(found)
 
 
 def _mount(reader: Reader, name: str, place: Place, why: str, extra: dict[str, str] | None = None) -> Mount:

@@ -60,8 +60,9 @@ def test_a_value_may_look_like_a_flag_and_be_empty() -> None:
 
 
 def test_requeue_takes_its_value_only_behind_an_equals_sign() -> None:
-    assert brief(parse(["--requeue", "always"])) == [("requeue", "yes")]
-    assert parse(["--requeue", "always"]).command == ("always",)
+    assert brief(parse(["--requeue", "--", "always"])) == [("requeue", "yes")]
+    assert parse(["--requeue", "--", "always"]).command == ("always",)
+    assert parse(["--requeue", "train.sh"]).command == ("train.sh",)
     assert brief(parse(["--requeue=always"])) == [("requeue", "always")]
 
 

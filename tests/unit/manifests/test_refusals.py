@@ -15,6 +15,7 @@ from forewarn.cli import main
 from forewarn_manifests import many as many_module
 from tests.unit.manifests.golden import DIRECTORY
 
+SCRIPT = str(DIRECTORY / "script.sh")
 CAMPUS = ["--profile", "campus"]
 REFUSALS = [
     # flags
@@ -44,6 +45,7 @@ REFUSALS = [
     ([*CAMPUS, "-g", "vision"], "-g: 'vision' is no number of GPUs; a team is named with -G: write -G vision"),
     (["-G", "1"], "-G: 1 is no team; GPUs are asked for with -g: write -g 1"),
     ([*CAMPUS, "-G", "visoin"], "-G: no team 'visoin' (did you mean vision?); allowed: vision, speech"),
+    (["-G", "2147483648"], "-G: 2147483648 is out of range; allowed: a whole number from 1 to 2147483647"),
     (["--timeout", "43201"], "--timeout: 43201 is out of range; allowed: a whole number from 1 to 43200"),
     (["--port", "70000"], "--port: 70000 is out of range"),
     # names, labels, annotations
@@ -74,6 +76,7 @@ REFUSALS = [
     (["--profile", "strict", "-g", "1"], "-g: a GPU needs a class; add -l gpu-class=CLASS, one of: extra-small"),
     ([*CAMPUS, "-v", "A100"], "-v: no GPU model 'A100' (did you mean a100?); allowed: a5000, a100"),
     (["-v", "a b"], "-v: 'a b' is no label value"),
+    (["-v", ""], "-v: the GPU model is empty"),
     (["-n", "n30"], "-n: 'n30' is neither a number nor a full host name (did you mean -n 30?)"),
     (["-n", "host"], "-n: 'host' is neither a number nor a full host name; allowed: a bare number"),
     (["-n", "a..b"], "-n: 'a..b' is no host name"),
@@ -99,6 +102,18 @@ REFUSALS = [
     (["-M", "/data:../x"], "-M: '../x' is no path below the home"),
     (["-M", "/a:x", "-M", "/a:y"], "-M: /a is taken by -M"),
     (["-M", "/etc/podinfo:x"], "-M: /etc/podinfo is taken by podinfo"),
+    (["-M", "/etc//podinfo:x"], "-M: '/etc//podinfo' is no path to mount at; allowed: an absolute path other than /"),
+    (["-M", "/dev/./shm:x"], "-M: '/dev/./shm' is no path to mount at"),
+    (["-M", "//:x"], "-M: '//' is no path to mount at"),
+    (
+        ["-M", "/etc/podinfo/x:y"],
+        "-M: /etc/podinfo/x is below /etc/podinfo, a read-only volume of podinfo; mount it at",
+    ),
+    (["-f", SCRIPT, "-M", "/etc/forewarn:y"], "-M: /etc/forewarn is taken by -f"),
+    (
+        ["-f", SCRIPT, "-F", "/etc/forewarn/x:b:/d"],
+        "-F: /etc/forewarn/x is below /etc/forewarn, a read-only volume of -f",
+    ),
     (["-F", "/a:b"], "-F: '/a:b' cannot be read; allowed: /PATH:SERVER:/EXPORT"),
     (["-F", "/a:b c:/d"], "-F: 'b c' is no host name"),
     (["-F", "/:b:/d"], "-F: '/' is no path to mount at"),
@@ -107,6 +122,7 @@ REFUSALS = [
     (["-B", "--"], "-B: there is no command to run"),
     (["-f", "/nowhere"], "-f: /nowhere cannot be read: No such file or directory"),
     (["-f", "/"], "-f: / cannot be read: Is a directory"),
+    (["--export-prefix", ""], "--export-prefix: the prefix is empty: every variable begins with it"),
     (["--log", "../x", "--", "y"], "--log: '../x' is no file under the home; allowed: a file below /home/alice"),
     (["--log", "/tmp/x", "--", "y"], "is no file under the home"),
     (["-u", "me"], "-u: 'me' is no address; allowed: NAME@HOST"),
@@ -118,6 +134,12 @@ REFUSALS = [
     (["--kind", "job"], "--kind: no kind 'job' (did you mean Job?); allowed: Pod, Job"),
     (["--kind", "Job"], "a Job: there is no command to run"),
     (["--kind", "Pod", "--requeue", "--", "x"], "--requeue: is for a Job; leave out --kind Pod"),
+    (
+        ["--requeue", "always", "--", "x"],
+        "--requeue: 'always' behind it would be the command; write --requeue=always, or",
+    ),
+    (["--kind", "Job", "-l", "job-name=x", "--", "x"], "-l: job-name is Kubernetes' own on a Job's pods; leave it out"),
+    (["--requeue", "-l", "batch.kubernetes.io/controller-uid=x", "--", "x"], "is Kubernetes' own on a Job's pods"),
     (["--requeue=never", "--", "x"], "--requeue: 'never' is not a way to requeue; allowed: --requeue or"),
     (["--backoff-limit", "3", "--", "x"], "--backoff-limit: is for a Job; add --kind Job or --requeue"),
     (["--completions", "3", "--", "x"], "--completions: several pods find each other by the Job's name; give it one"),
@@ -207,6 +229,8 @@ def test_a_mistake_in_a_variable_names_the_variable(
         (b"", "is empty"),
         (b"\xff\xfe", "is not UTF-8"),
         (b"#!/bin/bash\r\necho\r\n", "has Windows line ends"),
+        (b"cd work\r\npython train.py\r\n", "has Windows line ends"),
+        (b"\xef\xbb\xbf#!/usr/bin/env python3\nprint(1)\n", "begins with a byte order mark"),
         (b"x" * 200_001, "has 200001 bytes; allowed: at most 200000"),
         (b"a\0b", "holds a NUL"),
     ],
@@ -277,9 +301,11 @@ def test_a_mistake_in_a_list_names_file_and_line(
     assert line in told
 
 
-def many(tmp_path: Path, name: str, content: str, capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+def many(
+    tmp_path: Path, name: str, content: str, capsys: pytest.CaptureFixture[str], *flags: str
+) -> list[dict[str, Any]]:
     (tmp_path / name).write_text(content, encoding="utf-8")
-    assert main(["render", "-Q", "--user", "alice", "--many", str(tmp_path / name)]) == 0
+    assert main(["render", "-Q", "--user", "alice", *flags, "--many", str(tmp_path / name)]) == 0
     return list(yaml.safe_load_all(capsys.readouterr().out))
 
 
@@ -289,6 +315,12 @@ def test_a_whole_number_of_a_yaml_list_is_taken_as_it_is_written(
     (pod,) = many(tmp_path, "a.yaml", "- node: 030\n  command: [echo, 010, 0x10, 1_000, 6:00]\n", capsys)
     assert pod["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "n30"}
     assert pod["spec"]["containers"][0]["args"] == ["echo", "010", "0x10", "1_000", "6:00"]
+
+
+def test_rows_without_a_name_are_numbered_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pods = many(tmp_path, "a.csv", "name,number,command\n,,x\nmine,,x\n,7,x\n,,x\n", capsys, "--number", "120000-9")
+    names = ["alice-120000-9-1", "mine", "alice-7", "alice-120000-9-4"]
+    assert [pod["metadata"]["name"] for pod in pods] == names
 
 
 @pytest.mark.parametrize(
