@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pickle
 import sys
 import zipfile
 from collections import Counter, OrderedDict
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 _TAG = "~"
 _STATE = "state.json"
 _DICTS = (dict, OrderedDict, Counter)
+
+
+class UnloadableError(ValueError):
+    """A state was written, or found, that its serializer does not load."""
 
 
 class Serializer:
@@ -29,6 +35,9 @@ class Serializer:
     def load(self, file: BinaryIO) -> Any:
         """Return the state that a file holds; raises whatever it likes where it holds none."""
         raise NotImplementedError
+
+    def verify(self, path: str | os.PathLike[str]) -> None:
+        """Raise ``UnloadableError`` where ``load`` would refuse what ``save`` has written; cheap, to be sure early."""
 
 
 class Functions(Serializer):
@@ -139,6 +148,7 @@ def _decode(value: Any, archive: zipfile.ZipFile) -> Any:
 class Torch(Serializer):
     """``torch.save``, loaded with ``weights_only=True`` and an allow-list of further types.
 
+    What that refuses (numpy's arrays and scalars, paths, dates, classes of your own) is told at the save already.
     ``allowed``: classes and functions that the state holds beyond tensors and plain containers. ``map_location``: as
     in ``torch.load``; by default the CPU, from where ``load_state_dict`` copies to wherever a module is.
     """
@@ -155,11 +165,43 @@ class Torch(Serializer):
         torch.save(state, file)
 
     def load(self, file: BinaryIO) -> Any:
-        """Return the state; a type that is not allowed raises, and no code of the file's is run."""
+        """Return the state; a type that is not allowed raises ``UnloadableError``, and no code of the file's is run."""
+        return self._load(file, self._map_location)
+
+    def verify(self, path: str | os.PathLike[str]) -> None:
+        """Raise ``UnloadableError`` for a type that is not allowed; reads no tensor."""
         import torch
 
         with torch.serialization.safe_globals(self._allowed):
-            return torch.load(file, map_location=self._map_location, weights_only=True)
+            if _refused(path) == []:
+                return
+        # It may be loaded all the same: the load itself decides, with the tensors left on the disk.
+        self._load(os.fspath(path), "cpu", mmap=True)
+
+    def _load(self, file: BinaryIO | str, map_location: Any, **options: Any) -> Any:
+        import torch
+
+        with torch.serialization.safe_globals(self._allowed):
+            try:
+                return torch.load(file, map_location=map_location, weights_only=True, **options)
+            except pickle.UnpicklingError as error:
+                # torch's own advice is to load without weights_only, which runs any code.
+                told = str(error).rpartition("WeightsUnpickler error:")[2].strip() or "nothing"
+                holds = ", ".join(_refused(file) or []) or f"what it cannot read ({told.splitlines()[0]})"
+                raise UnloadableError(
+                    f"the state holds {holds}, which torch does not load with weights_only=True: keep plain data and "
+                    "tensors (float(x), x.tolist(), str(path)), or name the types in Torch(allowed=[…])"
+                ) from None
+
+
+def _refused(file: BinaryIO | str | os.PathLike[str]) -> list[str] | None:
+    """Return the types in a file of ``torch.save`` that are not allowed; ``None`` where it cannot be told."""
+    import torch
+
+    try:
+        return sorted(torch.serialization.get_unsafe_globals_in_checkpoint(file))
+    except Exception:
+        return None
 
 
 class Safetensors(Serializer):

@@ -38,7 +38,13 @@ def gather(
     the module inside (``model.module``).
     """
     given = dict(zip(PARTS, (model, optimizer, scheduler, scaler, loader, averaged)))
-    state: dict[str, Any] = {"step": step, "epoch": epoch, "best": dict(best or {}), "extra": extra}
+    # numpy's numbers, which a metric often is, would not be loaded again.
+    state: dict[str, Any] = {
+        "step": int(step),
+        "epoch": None if epoch is None else int(epoch),
+        "best": {name: float(value) for name, value in (best or {}).items()},
+        "extra": extra,
+    }
     for name, part in given.items():
         if part is not None:
             state[name] = part.state_dict()

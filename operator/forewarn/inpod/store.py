@@ -77,6 +77,7 @@ class CheckpointStore:
         self.sharded = sharded or self.ranks.size > 1
         self._bad: set[Name] = set()
         self._looked = False
+        self._made = False
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the complete checkpoints, the newest first. Raises ``OSError``."""
@@ -99,6 +100,7 @@ class CheckpointStore:
         error: BaseException | None = None
         number, rated = 0, {}
         try:
+            epoch = None if epoch is None else operator.index(epoch)
             rated = {name: float(value) for name, value in (metrics or {}).items()}
             if self.ranks.rank == 0:
                 number = self._make_room(step)
@@ -275,8 +277,19 @@ class Saving:
 
         try:
             self._files[name] = durable.write_new(path, content)
+            self._verify(path)
         except Exception as error:
             self.error = error
+
+    def _verify(self, path: str) -> None:
+        """Refuse what could not be loaded, while little is lost; later keep it, since types can still be allowed."""
+        try:
+            if isinstance(self._serializer, serializers.Serializer):
+                self._serializer.verify(path)
+        except serializers.UnloadableError as error:
+            if not self.store._made:
+                raise
+            log.error("forewarn: %s will not be restored as it is: %s", self.name, error)
 
     def write_files(self, write: Callable[[str], Iterable[str]], serializer: str) -> None:
         """Let ``write(directory)`` make files of its own in a sharded checkpoint; it returns their names."""
@@ -330,6 +343,7 @@ class Saving:
             if ranks.rank == 0 and not isinstance(self.error, FileExistsError):
                 layout.delete(self.store.directory, self.name)
             raise self.store._failed(self.error, failure)
+        self.store._made = True
         if ranks.rank == 0:
             self.store.prune()
         return done

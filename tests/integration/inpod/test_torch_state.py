@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
 import os
 import random
 import signal
@@ -125,7 +127,57 @@ def test_nothing_but_tensors_and_plain_data_is_loaded(tmp_path):
     restored = store.restore()
     assert restored is not None
     assert restored.step == 1
+    assert "Torch(allowed=" in restored.skipped[0]
+    assert "\x1b" not in restored.skipped[0]
     assert not (tmp_path / "owned").exists()
+
+
+REFUSED = {
+    "a numpy array": (lambda: {"w": np.ones(3)}, "numpy.ndarray"),
+    "a numpy number": (lambda: state.gather(step=1, extra={"loss": np.float32(0.5)}), "numpy.*scalar"),
+    "a numpy learning rate": (
+        lambda: state.gather(step=1, optimizer=torch.optim.SGD([torch.ones(1)], lr=np.logspace(-3, -1, 3)[1])),
+        "numpy.*scalar",
+    ),
+    "a path": (lambda: {"p": Path("/x")}, "PosixPath"),
+    "a date": (lambda: {"p": datetime.datetime(2026, 11, 29)}, "datetime.datetime"),  # noqa: DTZ001
+    "a defaultdict": (lambda: {"p": collections.defaultdict(int, {1: 2})}, "collections.defaultdict"),
+    "a very long number": (lambda: {"p": 1 << 3000}, "cannot read"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_could_not_be_loaded_is_refused_at_the_first_save(tmp_path, what):
+    """Not at the resume, after hours of saves."""
+    make, named = REFUSED[what]
+    store = CheckpointStore(tmp_path, serializer=Torch())
+    with pytest.raises(CheckpointError, match=named) as caught:
+        store.save(1, make())
+    assert "Torch(allowed=[…])" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_later_save_that_could_not_be_loaded_is_kept_and_said(tmp_path, caplog):
+    """It may be the last before a stop, and with its types allowed it is loaded."""
+    store = CheckpointStore(tmp_path, serializer=Torch())
+    store.save(1, {"w": torch.ones(3)})
+    assert not caplog.records
+    store.save(2, {"p": Path("/x")})
+    assert "000002-step-2 will not be restored as it is: the state holds pathlib.PosixPath" in caplog.text
+    restored = CheckpointStore(tmp_path, serializer=Torch(allowed=[type(Path("/x"))])).restore()
+    assert restored is not None
+    assert restored.state == {"p": Path("/x")}
+
+
+def test_numbers_of_numpy_are_gathered_as_plain_ones(tmp_path):
+    kept = state.gather(step=np.int64(3), epoch=np.int64(4), best={"loss": np.float64(0.5), "x": torch.tensor(0.25)})
+    store = CheckpointStore(tmp_path)
+    store.save(np.int64(3), kept, epoch=np.int64(4))
+    restored = store.restore()
+    assert restored is not None
+    assert [restored.state[name] for name in ("step", "epoch", "best")] == [3, 4, {"loss": 0.5, "x": 0.25}]
+    assert restored.checkpoint.manifest.epoch == 4
 
 
 class Kept:
@@ -134,8 +186,8 @@ class Kept:
 
 
 def test_a_type_on_the_allow_list_is_loaded(tmp_path):
-    CheckpointStore(tmp_path, serializer=Torch()).save(1, {"kept": Kept(5)})
-    with pytest.raises(CheckpointError, match="none of the checkpoints"):
+    CheckpointStore(tmp_path, serializer=Torch(allowed=[Kept])).save(1, {"kept": Kept(5)})
+    with pytest.raises(CheckpointError, match=r"none of the checkpoints.*Kept.*Torch\(allowed="):
         CheckpointStore(tmp_path, serializer=Torch()).restore()
     restored = CheckpointStore(tmp_path, serializer=Torch(allowed=[Kept])).restore()
     assert restored is not None
