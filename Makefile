@@ -7,6 +7,7 @@ BIN := .venv/bin
 export FOREWARN_CACHE ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/forewarn
 
 KIND := PYTHONPATH=operator:. $(PYTHON) -m tests.kind
+STEP := $(KIND).progress
 STAGES := $(BIN)/python -m tests.stages
 
 .PHONY: help setup unit soak lint docs format locks tools tools-path cluster image deploy cluster-down integration e2e test demo bench clean distclean torch-env inpod
@@ -22,9 +23,10 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >
 
 .venv/.installed: locks/dev.txt pyproject.toml
 	@$(CHECK_PYTHON)
-	@echo "setup: making .venv from locks/dev.txt"
+	@echo "setup: making .venv"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r locks/dev.txt
+	@$(STEP) "setup: installing $$(grep -c == locks/dev.txt) packages of locks/dev.txt into .venv" \
+	  $(BIN)/pip install --disable-pip-version-check --require-hashes -r locks/dev.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 	@echo "setup: .venv is ready"
@@ -59,9 +61,9 @@ integration: setup ## the tests against a real API server as a plain process (no
 TORCH := $(FOREWARN_CACHE)/torch-venv
 torch-env: setup ## an environment with torch and its frameworks (CPU use; 7 GB, two minutes), outside the checkout
 	@if ! cmp -s locks/torch.txt $(TORCH)/installed.txt; then \
-	  echo "torch-env: installing $$(grep -c == locks/torch.txt) packages into $(TORCH)"; \
 	  $(BIN)/uv venv -q --clear --python $(BIN)/python $(TORCH); \
-	  $(BIN)/uv pip install -q --python $(TORCH)/bin/python --require-hashes -r locks/torch.txt; \
+	  $(STEP) "torch-env: installing $$(grep -c == locks/torch.txt) packages into $(TORCH)" \
+	    $(BIN)/uv pip install --python $(TORCH)/bin/python --require-hashes -r locks/torch.txt; \
 	  cp locks/torch.txt $(TORCH)/installed.txt; \
 	fi; echo "torch-env: $(TORCH) is ready"
 

@@ -1,4 +1,7 @@
-"""Steps that say what they are doing: a counter, the elapsed time, and the tail of the log where one fails."""
+"""Steps that say what they are doing: a counter, the elapsed time, and the tail of the log where one fails.
+
+python -m tests.kind.progress TITLE COMMAND...      (one program as such a step; its output is in build/logs)
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from forewarn.errors import UserError
+from tests.kind.places import LOGS
 
-HEARTBEAT_SECONDS = 20.0
+HEARTBEAT_SECONDS = 10.0
 """How long a step may be silent where the output is not a terminal."""
 
 
@@ -115,3 +119,22 @@ class Steps:
             for line in lines[-15:]:
                 print(f"    {line}", file=sys.stderr)
             raise UserError(Path(argv[0]).name, f"failed with exit code {code}", f"its whole output is in {self.log}")
+
+
+def main(argv: list[str]) -> int:
+    """Run one program as a step; exit code 2 where it fails."""
+    title, *command = argv
+    steps = Steps(LOGS / f"{title.partition(':')[0]}.log")
+    try:
+        with steps.extra(title):
+            steps.run(command)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
