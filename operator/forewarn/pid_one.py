@@ -7,9 +7,8 @@ grace and is then killed, with nothing saved.
 
 from __future__ import annotations
 
-import itertools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +18,69 @@ INITS = frozenset({"tini", "dumb-init", "catatonit", "docker-init", "init", "s6-
 PREFIXES = frozenset({"env", "nice", "nohup", "stdbuf", "setsid", "exec"})
 """Programs that replace themselves by the command behind them."""
 
-_TRAP = r"\btrap\b[^\n;]*\b(SIG)?(TERM|EXIT)\b|\btrap\b[^\n;]*\s(15|0)\b"
-_PIECE = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|[<>]&|&>|(?P<end>&&|[;\n])|(?P<clever>[|&`])"""
-_KEYWORDS = frozenset({"if", "for", "while", "until", "case", "select", "function", "{", "(", "((", "[[", "!", "time"})
+WAITERS = frozenset({"sleep", "tail"})
+"""Programs that wait for ever and handle no signal: as PID 1 they ignore SIGTERM like a shell does."""
+
+IN_GENERAL = "let the script trap TERM and pass it on, or start its long part with exec"
+BETWEEN_COMMANDS = (
+    "its trap runs only once the running command ends: run that in the background and wait for it (& wait)"
+)
+
+_TOKEN = re.compile(
+    r"""(?P<space>[^\S\n]+|\\\n)
+    |(?P<comment>(?<![^\s;&|()<>])\#[^\n]*)
+    |(?P<open>[<>]?\()
+    |(?P<close>\))
+    |(?P<redirect>&>>?|<<<|<(?!<)&?|>[>|&]?)
+    |(?P<joint>&&|\|[|&]?|;|&|\n)
+    |(?P<word>[^\s;&|<>()'"\\`]+|\\.|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*"|`[^`\\]*(?:\\.[^`\\]*)*`)""",
+    re.VERBOSE | re.DOTALL,
+)
+_OPENERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time"})
+"""Keywords that a command stands behind."""
+
+_KEYWORDS = _OPENERS | {"for", "case", "select", "function", "[[", "fi", "done", "esac", "}"}
+_INTERRUPTED = frozenset({"wait", "read", "source", ".", "eval"})
+"""What a trap interrupts, and what may hold anything."""
+
+_OVER_AT_ONCE = re.compile(
+    r"[.:\[]|alias|bg|break|builtin|cd|command|continue|declare|disown|echo|eval|exit|export|false|fg|hash|jobs|kill|let"
+    r"|local|popd|printf|pushd|pwd|read|readonly|return|set|shift|shopt|sleep|source|tail|test|times|trap|true|type"
+    r"|typeset|ulimit|umask|unalias|unset|wait|\w+\+?=.*",
+    re.DOTALL,
+)
+"""Last commands that are not the long part of a script, and mostly nothing that ``exec`` could start."""
+
+_REDIRECTION = re.compile(r"\d*(&>>?|<<<|<&?|>[>|&]?)")
+_LONG = re.compile(r"inf(inity)?|\d{4,}s?|\d+[mhd]")
+_UNREAD = re.compile(r"(?:^|[;&])[ \t]*(?:trap|exec)[ \t]+[^\s<>&0-9]", re.MULTILINE)
 _SHOWN = 160
+
+
+class _Command(NamedTuple):
+    """One command of a script: its place, its words, what joins it to the next, whether it is a part of a larger one.
+
+    The words are without redirections, quotes and keywords in front.
+    """
+
+    start: int
+    end: int
+    words: list[str]
+    joint: str
+    compound: bool
+
+    def traps(self) -> bool:
+        """Whether it lets something happen at SIGTERM or at the script's end."""
+        if self.words[0] != "trap":
+            return False
+        action, *signals = [word for word in self.words[1:] if word != "--"] or [""]
+        return action not in ("", "-") and any(
+            "$" in each or each.upper().removeprefix("SIG") in ("TERM", "EXIT", "15", "0") for each in signals
+        )
+
+    def execs(self) -> bool:
+        """Whether it replaces the shell itself."""
+        return len(self.words) > 1 and self.words[0] == "exec" and self.joint not in ("|", "&")
 
 
 def swallows_sigterm(command: Sequence[str], args: Sequence[str]) -> str | None:
@@ -30,7 +88,8 @@ def swallows_sigterm(command: Sequence[str], args: Sequence[str]) -> str | None:
 
     ``command`` and ``args`` are a container's fields. Where ``command`` is empty the image's entrypoint is not known:
     ``args`` are then judged as the whole command line; a caller that knows the entrypoint to be an init does not ask.
-    The mend is a phrase such as ``write: bash -c 'cd /work && exec python train.py'``.
+    The mend is a phrase such as ``write: bash -c 'cd /work && exec python train.py'``. Takes time in proportion to the
+    length of the line.
     """
     line = _behind_prefixes([*command, *args])
     if not line or line[0].rpartition("/")[2] not in SHELLS:
@@ -41,25 +100,36 @@ def swallows_sigterm(command: Sequence[str], args: Sequence[str]) -> str | None:
         if rest:
             return f"end {rest[0]} with 'exec PROGRAM', or let it trap TERM"
         return "start the program itself instead of a shell"
-    index, script = text
-    if re.search(_TRAP, script):
-        return None
-    pieces = _commands(script)
-    if pieces is None or any(words[0] in _KEYWORDS or words[0].startswith("(") for _, words in pieces if words):
-        return "let the script trap TERM and pass it on, or start its long part with exec"
-    start, words = pieces[-1]
-    if len(pieces) == 1 or words[0] == "exec":
-        return None  # every common shell replaces itself by the one simple command of its -c
-    if "\n" in script.strip():
-        return "put exec before its last command: exec " + _shown(script[start:])
-    mended = f"{script[:start]}exec {script[start:].rstrip()}"
-    import shlex
+    return _mend(line, *text)
 
-    return "write: " + _shown(shlex.join([*line[:index], mended, *line[index + 1 :]]))
+
+def _mend(line: list[str], index: int, script: str) -> str | None:
+    commands = _commands(script)
+    if not commands:
+        return IN_GENERAL if commands is None and not _UNREAD.search(script) else None
+    start, many = commands[-1].start, "\n" in script.strip()
+    if _only_waits(commands):
+        ending = script[start : commands[-1].end].removeprefix("exec ") + " & wait"
+        if many:
+            return f'let it begin with: trap "exit 0" TERM, and end with: {_shown(ending)}'
+        return _written(line, index, f'trap "exit 0" TERM; {script[:start].lstrip()}{ending}')
+    if _handles(commands):
+        return None
+    if any(each.traps() for each in commands):
+        return BETWEEN_COMMANDS
+    if any(each.compound or each.joint in ("|", "||", "&") or each.words[0] == "trap" for each in commands):
+        return IN_GENERAL
+    if len(commands) == 1:
+        return None  # every common shell replaces itself by the one simple command of its -c
+    if _OVER_AT_ONCE.fullmatch(commands[-1].words[0]):
+        return IN_GENERAL
+    if many:
+        return "put exec before its last command: exec " + _shown(script[start:])
+    return _written(line, index, f"{script[:start]}exec {script[start:].rstrip()}")
 
 
 def script_swallows_sigterm(text: str) -> bool:
-    """Return whether a script file would swallow SIGTERM as PID 1: a shell's, with neither a trap nor an ``exec``."""
+    """Return whether a script file would swallow SIGTERM as PID 1: a shell's that neither traps it nor ends in exec."""
     first, _, body = text.partition("\n")
     if first.startswith("#!"):
         words = _behind_prefixes(first[2:].split())
@@ -67,22 +137,59 @@ def script_swallows_sigterm(text: str) -> bool:
             return False
     else:
         body = text
-    return not re.search(_TRAP, body) and not re.search(r"^\s*exec\s+[^\s<>&0-9]", body, re.MULTILINE)
+    commands = _commands(body)
+    return not (_UNREAD.search(body) if commands is None else _handles(commands))
+
+
+def waits(words: Sequence[str]) -> bool:
+    """Return whether a command line is one of the WAITERS, at work for ever (or for as long as it is told)."""
+    name = words[0].rpartition("/")[2] if words else ""
+    return name == "sleep" or (
+        name == "tail" and any(re.match(r"-[a-zA-Z]*[fF]|--f|--retry", word) is not None for word in words[1:])
+    )
+
+
+def _only_waits(commands: list[_Command]) -> bool:
+    """Whether what a script comes to in the end is one of the WAITERS, of which only the shell can take care."""
+    *before, last = commands
+    behind_exec = last.words[1:] if last.words[0] == "exec" else last.words
+    if not waits(behind_exec) or any(each.joint == "&" or each.traps() for each in commands):
+        return False
+    if not before:
+        return not last.compound
+    in_one_shell = last.execs() or not any(each.compound or each.joint in ("|", "||") for each in before)
+    for_ever = behind_exec[0].endswith("tail") or any(_LONG.fullmatch(word) for word in behind_exec[1:])
+    return in_one_shell and for_ever and before[-1].joint != "|"
+
+
+def _handles(commands: list[_Command]) -> bool:
+    """Whether a script ends in exec, or has a trap that can run before its program ends.
+
+    A shell puts a trap off while it waits for a command in the foreground: a script that is neither in steps (a loop)
+    nor waits in the background never comes to it.
+    """
+    in_steps = any(each.compound for each in commands)
+    if commands[-1].execs() and (len(commands) == 1 or commands[-2].joint != "|"):
+        return True
+    if in_steps and any(each.execs() for each in commands):
+        return True
+    interrupted = in_steps or any(each.words[0] in _INTERRUPTED for each in commands)
+    return interrupted and any(each.traps() for each in commands)
 
 
 def _behind_prefixes(words: list[str]) -> list[str]:
     """Return the command behind ``env A=b nice …``."""
-    while words:
-        name = words[0].rpartition("/")[2]
+    at = 0
+    while at < len(words):
+        name = words[at].rpartition("/")[2]
         if name in INITS:
             return []
         if name not in PREFIXES:
-            return words
-        words = words[1:]
-        while words and (words[0].startswith("-") or (name == "env" and re.match(r"\w+=", words[0]))):
-            takes_value = name in ("nice", "env") and words[0] in ("-n", "-u", "-C")
-            words = words[2:] if takes_value else words[1:]
-    return words
+            break
+        at += 1
+        while at < len(words) and (words[at].startswith("-") or (name == "env" and re.match(r"\w+=", words[at]))):
+            at += 2 if name in ("nice", "env") and words[at] in ("-n", "-u", "-C") else 1
+    return words[at:]
 
 
 def _script_text(words: list[str]) -> tuple[int, str] | None:
@@ -99,31 +206,59 @@ def _script_text(words: list[str]) -> tuple[int, str] | None:
     return (index, words[index]) if given and index < len(words) else None
 
 
-def _commands(script: str) -> list[tuple[int, list[str]]] | None:
-    """Split a script at ``;``, ``&&`` and line ends outside quotes, as (offset, words).
+def _commands(script: str) -> list[_Command] | None:
+    """Split a script into its commands; what stands in parentheses is a part of one word.
 
-    ``None`` for pipes, background jobs, substitutions by backticks and unbalanced quotes: too clever to mend.
+    ``None`` for what is too clever to read so: here-documents, ``case``, unbalanced quotes and parentheses.
     """
+    found: list[_Command] = []
+    spans: list[tuple[int, int]] = []
+    depth, at, word_end = 0, 0, -1
+    while at < len(script):
+        match = _TOKEN.match(script, at)
+        if match is None:
+            return None
+        kind, start, at = match.lastgroup, at, match.end()
+        within = depth > 0
+        depth += (kind == "open") - (kind == "close")
+        if depth < 0 or (script[start] == '"' and script.count("$(", start, at) > script.count(")", start, at)):
+            return None
+        if within or kind in ("word", "open", "redirect"):
+            # A file descriptor belongs to its redirection, and a word may be quoted in parts.
+            if within or (start == word_end and (kind != "redirect" or script[slice(*spans[-1])].isdigit())):
+                spans[-1] = (spans[-1][0], at)
+            else:
+                spans.append((start, at))
+            word_end = -1 if kind == "redirect" and not within else at
+        elif kind == "joint" and spans:
+            found.append(_command(script, spans, match.group()))
+            spans = []
+    if depth:
+        return None
+    return [*found, _command(script, spans, "")] if spans else found
+
+
+def _command(script: str, spans: list[tuple[int, int]], joint: str) -> _Command:
+    raw = [script[start:end] for start, end in spans]
+    compound = raw[0] in _KEYWORDS or raw[0][0] == "(" or any("()" in word for word in raw[:2])
+    first = next((place for place, word in enumerate(raw) if word not in _OPENERS), len(raw))
+    # A redirection and the file behind it are no words; without any it is the command that does nothing.
+    words = [
+        word.replace("'", "").replace('"', "")
+        for last, word in zip(["", *raw[first:]], raw[first:], strict=False)
+        if not (_redirects(last) or _redirects(word))
+    ]
+    return _Command(spans[0][0], spans[-1][1], words or [":"], joint, compound)
+
+
+def _redirects(word: str) -> bool:
+    return _REDIRECTION.fullmatch(word) is not None
+
+
+def _written(line: list[str], index: int, script: str) -> str:
     import shlex
 
-    ends = [(0, 0)]
-    for match in re.finditer(_PIECE, script, re.DOTALL):
-        if match.lastgroup == "clever":
-            return None
-        if match.lastgroup == "end":
-            ends.append(match.span())
-    ends.append((len(script), len(script)))
-    pieces = []
-    for (_, start), (end, _) in itertools.pairwise(ends):
-        text = script[start:end]
-        try:
-            words = shlex.split(text, comments=True)
-        except ValueError:
-            return None
-        pieces.append((start + len(text) - len(text.lstrip()), words))
-    while len(pieces) > 1 and not pieces[-1][1]:
-        pieces.pop()
-    return pieces
+    return "write: " + _shown(shlex.join([*line[:index], script, *line[index + 1 :]]))
 
 
 def _shown(line: str) -> str:

@@ -27,7 +27,7 @@ LONGEST = 256 - len(PREFIX)
 
 
 JUDGED_CHARACTERS = 8192
-"""Characters of a pod's command lines that are judged at most: reading them must not hold up the next pod."""
+"""Characters of a pod's command lines that the webhook judges: reading them must not hold up the next pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +51,28 @@ def find(
     items: Sequence[Item],
     prefix: str,
     grace: int | None,
+    judged: float,
 ) -> tuple[Finding, ...]:
     """Return what is wrong with a pod whose containers have ``places`` at /etc/podinfo.
 
     ``used`` are the volumes mounted there once the pod is patched, ``grace`` its seconds by then (``None``: the API's
-    default). Raises ``Malformed``.
+    default), ``judged`` how many characters of its command lines are read. Raises ``Malformed``.
     """
     everyone = [container for container, _, _ in places]
+    fields = {field for _, field in items}
+    ours = {name for name, source in downward.items() if name in used or not fields.isdisjoint(source.files.values())}
     found = [
         *_items_taken(downward, used, items),
         *_of("path-taken", (container for container, at, _ in places if at is At.TAKEN), _PATH_TAKEN),
         *_of(
             "sub-path",
-            (each for each, at, _ in places if at is At.SUB_PATH or _sub_path(each, downward, used, items)),
+            (each for each, at, _ in places if at is At.SUB_PATH or _sub_path(each, ours)),
             _SUB_PATH,
         ),
         *_of("env", (container for container in everyone if _env(container, prefix)), _ENV),
     ]
     if not (spec.get("shareProcessNamespace") or spec.get("hostPID")):
-        found += _pid_1(everyone)
+        found += _pid_1(everyone, judged)
     longest = 30 if grace is None else grace
     found += _of(
         "pre-stop",
@@ -94,16 +97,8 @@ def _items_taken(downward: Mapping[str, Source], used: Collection[str], items: S
     return found
 
 
-def _sub_path(
-    container: Container, downward: Mapping[str, Source], used: Collection[str], items: Sequence[Item]
-) -> bool:
-    fields = {field for _, field in items}
-    return any(
-        mount.volume in downward
-        and (mount.volume in used or not fields.isdisjoint(downward[mount.volume].files.values()))
-        for mount in container.mounts
-        if mount.sub_path
-    )
+def _sub_path(container: Container, ours: Collection[str]) -> bool:
+    return any(mount.sub_path and mount.volume in ours for mount in container.mounts)
 
 
 def _env(container: Container, prefix: str) -> bool:
@@ -126,14 +121,14 @@ def _stops(container: Container) -> bool:
     return not container.init or container.sidecar
 
 
-def _pid_1(everyone: Iterable[Container]) -> list[Finding]:
+def _pid_1(everyone: Iterable[Container], judged: float) -> list[Finding]:
     found: dict[str, list[Container]] = {}
-    left = JUDGED_CHARACTERS
     for container in everyone:
-        left -= processes.length(container.spec)
-        if left < 0:
-            break
-        if _stops(container) and (mend := processes.swallows_sigterm(container.spec)) is not None:
+        length = processes.length(container.spec)
+        if length > judged or not _stops(container):
+            continue
+        judged -= length
+        if (mend := processes.swallows_sigterm(container.spec)) is not None:
             found.setdefault(mend, []).append(container)
     return [
         finding

@@ -6,6 +6,7 @@ When in doubt it leaves the pod as it is.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -86,13 +87,18 @@ def decide(pod: Mapping[str, Any], settings: InjectSettings, claims: Collection[
     server would refuse is left for it to refuse.
     """
     try:
-        return decide_readable(pod, settings, claims)
+        return decide_readable(pod, settings, claims, findings.JUDGED_CHARACTERS)
     except Malformed:
         return NOTHING
 
 
-def decide_readable(pod: Mapping[str, Any], settings: InjectSettings, claims: Collection[str] = ()) -> Decision:
-    """Do as ``decide``, but raise ``Malformed`` for a pod that cannot be read."""
+def decide_readable(
+    pod: Mapping[str, Any], settings: InjectSettings, claims: Collection[str] = (), judged: float = math.inf
+) -> Decision:
+    """Do as ``decide``, but raise ``Malformed`` for a pod that cannot be read.
+
+    ``judged`` is how many characters of its command lines are read, which only the webhook bounds.
+    """
     if not in_scope(mapping(pod), settings.pod_selector):
         return NOTHING
     if pod.get("spec") is None:
@@ -100,11 +106,11 @@ def decide_readable(pod: Mapping[str, Any], settings: InjectSettings, claims: Co
     spec = mapping(pod["spec"])
     if is_windows(spec):
         return Decision((), (findings.windows(),))
-    return _decide(pod, spec, settings, claims)
+    return _decide(pod, spec, settings, claims, judged)
 
 
 def _decide(
-    pod: Mapping[str, Any], spec: Mapping[str, Any], settings: InjectSettings, claims: Collection[str]
+    pod: Mapping[str, Any], spec: Mapping[str, Any], settings: InjectSettings, claims: Collection[str], judged: float
 ) -> Decision:
     everyone = containers(spec)
     downward = {name: source for name, source in podinfo.sources(spec).items() if name not in claims}
@@ -129,7 +135,8 @@ def _decide(
     if (grace is None or grace < contract.GRACE_SECONDS) and not keeps_grace(pod):
         grace = contract.GRACE_SECONDS
         patch.append(Operation("/spec/terminationGracePeriodSeconds", grace))
-    return Decision(tuple(patch), findings.find(spec, places, downward, used, settings.items, settings.prefix, grace))
+    found = findings.find(spec, places, downward, used, settings.items, settings.prefix, grace, judged)
+    return Decision(tuple(patch), found)
 
 
 def _volume_to_mount(downward: Mapping[str, Source], used: Mapping[str, None]) -> str | None:

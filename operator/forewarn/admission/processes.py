@@ -11,12 +11,6 @@ from forewarn.admission.pod import mapping, sequence, string
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WAITERS = ("sleep", "tail")
-"""Programs that wait for ever and handle no signal: as PID 1 they ignore SIGTERM like a shell does."""
-
-_ANY = "|".join(WAITERS)
-_WAITS = re.compile(rf"(?:\S*/)?({_ANY})")
-_ONLY_WAITS = re.compile(rf"\s*(?:exec\s+)?(?:\S*/)?({_ANY})\s[^;&|\n]*")
 _SLEEP = re.compile(r"(?:^|[\s;&|(/])sleep\s+(\d+(?:\.\d+)?)([smhd]?)(?![\w.])")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -34,13 +28,7 @@ def swallows_sigterm(container: Mapping[str, Any]) -> str | None:
     if (mend := pid_one.swallows_sigterm(command, args)) is not None:
         return mend
     words = [*command, *args]
-    waits = _WAITS.fullmatch(words[0]) or (
-        words[0].rpartition("/")[2] in pid_one.SHELLS and _ONLY_WAITS.fullmatch(words[-1])
-    )
-    if not waits:
-        return None
-    line = words[-1].strip().removeprefix("exec ") if words[0].rpartition("/")[2] in pid_one.SHELLS else " ".join(words)
-    return f"write: bash -c 'trap \"exit 0\" TERM; {line} & wait'"
+    return f"write: bash -c 'trap \"exit 0\" TERM; {' '.join(words)} & wait'" if pid_one.waits(words) else None
 
 
 def length(container: Mapping[str, Any]) -> int:

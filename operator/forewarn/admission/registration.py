@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from forewarn import contract, pid_one
-from forewarn.admission import processes
 from forewarn.admission.app import PATH
 from forewarn.admission.pod import MIRROR_ANNOTATION
 
@@ -41,7 +40,7 @@ def lacks_something(settings: InjectSettings) -> str:
     """
     names = ", ".join(quoted(name) for name, _ in settings.items)
     wanted = ", ".join(f"[{quoted(name)}, {quoted(path)}]" for name, path in settings.items)
-    programs = "|".join(sorted({*pid_one.SHELLS, *pid_one.PREFIXES, *processes.WAITERS}))
+    programs = "|".join(sorted({*pid_one.SHELLS, *pid_one.PREFIXES, *pid_one.WAITERS}))
     container = " && ".join(
         (
             "has(c.volumeMounts)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from forewarn import contract
 from forewarn.admission import rules
 from forewarn.admission.audit import sees_podinfo
 from forewarn.admission.findings import LONGEST
-from forewarn.admission.inject import NOTHING, InjectSettings, decide
+from forewarn.admission.inject import NOTHING, InjectSettings, decide, decide_readable
 from forewarn.admission.pod import pointer
 from tests.unit.admission import corpus, generated
 
@@ -101,6 +102,30 @@ def test_a_warning_is_short_printable_and_names_the_container() -> None:
     for text in warnings:
         assert len(text) <= LONGEST
         assert text.isprintable()
+
+
+def test_a_large_pod_does_not_hold_up_the_next_one() -> None:
+    files = [{"path": f"p{n}", "fieldRef": {"fieldPath": "metadata.name"}} for n in range(20_000)]
+    mounts = [{"name": "v", "mountPath": f"/m/{n}", "subPath": "x"} for n in range(20_000)]
+    traps = {"name": "b", "command": ["bash", "-c", "trap " * 1630]}
+    spec = {
+        "volumes": [{"name": "v", "downwardAPI": {"items": files}}],
+        "containers": [{"name": "a", "volumeMounts": mounts}, *[traps] * 30],
+    }
+    started = time.process_time()
+    decide({"spec": spec}, SETTINGS)
+    assert time.process_time() - started < 2
+
+
+def test_the_webhook_skips_a_command_that_is_too_long_and_that_one_alone() -> None:
+    long = {"name": "long", "command": ["bash", "-c", "a; b" + " # pad" * 1800]}
+    pod = {"spec": {"containers": [long, {"name": "short", "command": ["bash", "-c", "a; b"]}]}}
+    (webhooks,) = decide(pod, SETTINGS).findings
+    assert webhooks.text.startswith("container short: its PID 1")
+    assert [f.text.split(":")[0] for f in decide_readable(pod, SETTINGS).findings] == [
+        "container long",
+        "container short",
+    ]
 
 
 def test_rubbish_is_left_as_it_is_and_never_raises() -> None:
