@@ -144,7 +144,7 @@ def counted(stage: Stage, code: int, seconds: float) -> Outcome:
         outcome.skipped += skipped
         outcome.passed += int(suite.get("tests", 0)) - failed - skipped
         for case in suite.iter("skipped"):
-            reason = re.sub(r"\s+", " ", case.get("message", "")) or "no reason given"
+            reason = skip_reason(case)
             outcome.reasons[reason] = outcome.reasons.get(reason, 0) + 1
     # pytest's 5 means that nothing was selected; other codes without a failed test (a crash, a usage error) count.
     if code not in (0, 5) and not outcome.failed:
@@ -152,6 +152,15 @@ def counted(stage: Stage, code: int, seconds: float) -> Outcome:
     if code == 5:
         outcome.code = 0
     return outcome
+
+
+def skip_reason(skipped: ET.Element) -> str:
+    """Return why something was skipped; of a whole file the report says that in its text alone."""
+    said = skipped.get("message", "")
+    whole_file = re.search(r"Skipped: (.*?)['\"]?\)?$", skipped.text or "", re.DOTALL)
+    if said == "collection skipped" and whole_file:
+        said = whole_file[1]
+    return re.sub(r"\s+", " ", said) or "no reason given"
 
 
 def pytest_stage(name: str, *arguments: str, python: str = PYTHON) -> Stage:

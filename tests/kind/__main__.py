@@ -73,7 +73,8 @@ def image() -> None:
     """Make the cluster and put the operator's image into it."""
     steps = Steps(CLUSTER_LOG)
     steps.plan(cluster.image_steps())
-    cluster.load_image(steps, cluster.up(steps))
+    if not cluster.load_image(steps, cluster.up(steps)).image:
+        steps.say(f"operator image: {cluster.IMAGE_VARIABLE} names none, so the tests that need one are skipped")
 
 
 def install() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -20,6 +21,7 @@ from tests.support.programs import cache
 FOREIGN, STOCK, OFFLINE = "foreign", "stock", "offline"
 KUBECONFIG_VARIABLE = "FOREWARN_KUBECONFIG"
 IMAGE_VARIABLE = "FOREWARN_IMAGE"
+AN_IMAGE = "allowed: an image that the cluster can pull, such as registry.example/forewarn:1.0"
 OWN = STATE.with_name("kind.json")
 LOCAL_IMAGE = "forewarn:dev"
 """The name that the newest image of this checkout also has inside this checkout's own cluster."""
@@ -62,6 +64,18 @@ class Cluster:
     def foreign(self) -> bool:
         """Whether it is somebody's own (FOREWARN_KUBECONFIG's): never made anew or removed, nor given our image."""
         return self.kind == FOREIGN
+
+
+def image_parts(image: str) -> tuple[str, str]:
+    """Return repository and tag as the chart puts them together; without a tag it is ``latest``, as for Docker.
+
+    Of a digest (``NAME@sha256:…``) what follows the colon counts as the tag. ``UserError`` where it is no image's name.
+    """
+    place, slash, last = image.rpartition("/")
+    name, colon, tag = last.partition(":") if "@" not in last else last.rpartition(":")
+    if not re.fullmatch(r"[\w.:/-]*", place) or not re.fullmatch(r"\w[\w.@:-]*", name) or (colon and not tag):
+        raise UserError(IMAGE_VARIABLE, f"{image!r} is no image's name", AN_IMAGE)
+    return f"{place}{slash}{name}", tag or "latest"
 
 
 def kubectl(kubeconfig: str | Path, *arguments: str, input: str | None = None, timeout: float = 30) -> str:  # noqa: A002
@@ -114,6 +128,8 @@ def _foreign(steps: Steps, kubeconfig: Path, image: str) -> Cluster:
         raise UserError(KUBECONFIG_VARIABLE, f"{kubeconfig} does not exist", "name the kubeconfig of a cluster")
     with steps.extra(f"the cluster of {kubeconfig}"):
         kubectl(kubeconfig, "get", "--raw=/readyz", "--request-timeout=10s", timeout=20)
+    if image:
+        image_parts(image)
     cluster = Cluster(FOREIGN, str(kubeconfig.resolve()), "", image)
     cluster.save()
     return cluster
@@ -210,8 +226,6 @@ def load_image(steps: Steps, cluster: Cluster) -> Cluster:
     """Return the cluster with this checkout's operator image in it; a foreign one keeps the image it was given."""
     if cluster.foreign:
         steps.plan(-image_steps())
-        if not cluster.image:
-            steps.say(f"operator image: {IMAGE_VARIABLE} names none, so what needs one is skipped")
         return cluster
     image = operator_image.build(steps)
     node = f"{CLUSTER_NAME}-control-plane"

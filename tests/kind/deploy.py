@@ -8,7 +8,7 @@ import uuid
 
 from forewarn import contract
 from forewarn.errors import UserError
-from tests.kind.cluster import IMAGE_VARIABLE, Cluster, kubectl
+from tests.kind.cluster import AN_IMAGE, IMAGE_VARIABLE, Cluster, image_parts, kubectl
 from tests.kind.places import CHART, NAMESPACE, RELEASE, bin_directory
 from tests.kind.progress import Steps
 
@@ -19,8 +19,8 @@ CALLED_SECONDS = 60.0
 def install(steps: Steps, cluster: Cluster, *options: str) -> None:
     """Install or upgrade the chart with the cluster's image; ``options`` are helm's. Waits for both deployments."""
     if not cluster.image:
-        raise UserError(IMAGE_VARIABLE, "names no image, and this cluster takes none from here", "set it")
-    repository, _, tag = cluster.image.rpartition(":")
+        raise UserError(IMAGE_VARIABLE, "names no image, and this cluster takes none from here", AN_IMAGE)
+    repository, tag = image_parts(cluster.image)
     with steps.step(f"chart {RELEASE} in namespace {NAMESPACE}"):
         steps.run(
             [

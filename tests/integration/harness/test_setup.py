@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from forewarn.errors import UserError
 from tests.kind import cluster, docker, go, node_image, places, progress, versions
+from tests.kind.__main__ import main
 from tests.support.apiserver import ApiServer
 from tests.support.waiting import until
 
@@ -164,6 +166,43 @@ def test_the_named_cluster_comes_first_and_keeps_the_image_it_was_given(
     assert (found.kind, found.image) == ("foreign", "registry.example/forewarn:1")
     assert cluster.Cluster.load() == found
     assert not cluster.OWN.exists()
+
+
+@pytest.mark.parametrize(
+    ("image", "parts"),
+    [
+        ("forewarn:dev", ("forewarn", "dev")),
+        ("forewarn", ("forewarn", "latest")),
+        ("registry.example:5000/team/forewarn", ("registry.example:5000/team/forewarn", "latest")),
+        ("registry.example:5000/team/forewarn:1.0", ("registry.example:5000/team/forewarn", "1.0")),
+        ("registry.example/forewarn@sha256:ab12", ("registry.example/forewarn@sha256", "ab12")),
+        ("registry.example/forewarn:1.0@sha256:ab12", ("registry.example/forewarn:1.0@sha256", "ab12")),
+    ],
+)
+def test_the_chart_gets_the_image_that_was_named(image: str, parts: tuple[str, str]) -> None:
+    assert cluster.image_parts(image) == parts
+
+
+@pytest.mark.parametrize("image", ["forewarn:", "a b", "registry.example/", ":1.0", "a,b", "forewarn:1.0/"])
+def test_what_is_no_image_is_refused_by_the_name_of_its_variable(
+    image: str, api_server: ApiServer, steps: progress.Steps, with_tools: None, state: Path
+) -> None:
+    with pytest.raises(UserError, match=r"^FOREWARN_IMAGE: .* is no image's name; allowed: an image that"):
+        cluster.up(steps, {"FOREWARN_KUBECONFIG": str(api_server.kubeconfig), "FOREWARN_IMAGE": image})
+    assert not state.exists()
+
+
+def test_without_an_image_the_chart_is_refused_and_nothing_is_called_skipped(
+    api_server: ApiServer, with_tools: None, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("FOREWARN_KUBECONFIG", str(api_server.kubeconfig))
+    monkeypatch.delenv("FOREWARN_IMAGE", raising=False)
+    assert main(["deploy"]) == 2
+    said = capsys.readouterr()
+    assert "error: FOREWARN_IMAGE: names no image" in said.err
+    assert "skipped" not in said.out
+    assert main(["image"]) == 0
+    assert "so the tests that need one are skipped" in capsys.readouterr().out
 
 
 def test_a_cluster_file_that_cannot_be_read_is_no_cluster(state: Path) -> None:

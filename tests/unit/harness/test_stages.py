@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,6 +26,17 @@ def test_errors_count_as_failures_and_skips_keep_their_reason(tmp_path: Path) ->
     outcome = counted(stage(tmp_path, REPORT), 1, 1.0)
     assert (outcome.passed, outcome.failed, outcome.skipped) == (2, 2, 1)
     assert outcome.reasons == {"no GPU here": 1}
+
+
+def test_a_file_that_is_skipped_as_a_whole_keeps_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "test_whole.py").write_text(
+        "import pytest\npytest.skip(\"no torch (on 'this' machine)\", allow_module_level=True)\n"
+    )
+    report = tmp_path / "report.xml"
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", str(tmp_path)]
+    subprocess.run(argv, cwd=tmp_path, check=False, stdout=subprocess.DEVNULL)
+    outcome = counted(Stage("unit", argv, report), 5, 1.0)
+    assert (outcome.skipped, outcome.reasons) == (1, {"no torch (on 'this' machine)": 1})
 
 
 @pytest.mark.parametrize("content", [None, "", "<testsuites><testsuite"])
