@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import os
+import re
 import ssl
 import time
 from typing import TYPE_CHECKING, Any
@@ -155,7 +155,7 @@ class Api:
         content: str = "application/json",
         accept: str = "application/json",
     ) -> Any:
-        """Send one request and return the parsed answer."""
+        """Send one request and return the answer's JSON object."""
         data = None if body is None else orjson.dumps(body)
         headers = {hdrs.ACCEPT: accept} | ({hdrs.CONTENT_TYPE: content} if data else {})
         asked = time.monotonic()
@@ -166,7 +166,7 @@ class Api:
             raw = await response.read()
             if response.status >= 400:
                 raise refusal(response.status, raw, response.headers.get(hdrs.RETRY_AFTER))
-            return orjson.loads(raw)
+            return _object(raw)
 
     async def list(
         self, path: str, params: Mapping[str, str] | None = None, accept: str = "application/json"
@@ -189,6 +189,18 @@ class Api:
             query["continue"] = token
 
 
+def _object(raw: bytes) -> dict[str, Any]:
+    """Read an answer; one that is no JSON object is somebody's who stands between us and the API server."""
+    try:
+        answer = orjson.loads(raw)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        shown = raw[:100].decode(errors="replace")
+        raise Refusal(502, "NotTheApiServer", f"the answer is no JSON object: {shown!r}")
+    return answer
+
+
 def refusal(code: int, raw: bytes, retry_after: str | None) -> Refusal:
     """Read an answer of 400 or more; a body that is no Status is its message."""
     try:
@@ -204,13 +216,5 @@ def refusal(code: int, raw: bytes, retry_after: str | None) -> Refusal:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Read a Retry-After: seconds or an HTTP date."""
-    if not text:
-        return None
-    try:
-        return max(float(text), 0.0)
-    except ValueError:
-        try:
-            return max(email.utils.parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
-        except (ValueError, TypeError):
-            return None
+    """Read a Retry-After as the API server writes it: whole seconds."""
+    return float(text) if text and re.fullmatch(r"\d{1,6}", text, re.ASCII) else None

@@ -12,7 +12,7 @@ from aiohttp import web
 from lightkube.config.kubeconfig import PROXY_CONF, SingleConfig
 from lightkube.config.models import Cluster, User, UserExec
 
-from forewarn.mirror.api import FAILURES, Api, LoginError, new_session
+from forewarn.mirror.api import FAILURES, Api, LoginError, Refusal, new_session, refusal
 
 SERVER = "http://cluster.invalid:6443"
 
@@ -118,3 +118,23 @@ async def test_a_login_that_failed_is_tried_again(proxy: Proxy, tmp_path: Path) 
         token.write_text("secret\n")
         await Api(config, session).request("GET", "/version")
     assert proxy.logins == ["Bearer secret"]
+
+
+@pytest.mark.parametrize("text", ["<html>Sign in</html>", "", "[1]"])
+async def test_an_answer_that_is_no_object_is_a_refusal(text: str) -> None:
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(text=text)
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    with pytest.raises(Refusal, match="no JSON object"):
+        await ask(reached_at(f"http://127.0.0.1:{runner.addresses[0][1]}"))
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7", 7.0), ("0", 0.0), (None, None), ("inf", None), ("Mon, 30 Nov 2026 00:00:00 GMT", None)]
+)
+def test_a_retry_after_is_read_as_whole_seconds(text: str | None, seconds: float | None) -> None:
+    assert refusal(429, b"{}", text).retry_after == seconds
