@@ -20,6 +20,7 @@ DURATION_SECONDS = 8
 RENEW_SECONDS = 2.0
 LOOK_SECONDS = 0.4
 """How often a standby looks: a released Lease is taken within it."""
+SAY_SECONDS = 10.0
 GIVE_UP_SECONDS = 6.0
 """A holder that could not renew for so long stops writing, before another may start."""
 
@@ -44,14 +45,13 @@ class Lease:
         self._gained, self._lost = gained, lost
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._seen: tuple[str, float] = ("", 0.0)
-        self._lease: dict[str, Any] = {}
         self._released = False
         self.held = False
 
     async def run(self) -> None:
         """Hold or wait until cancelled."""
         loop = asyncio.get_running_loop()
-        renewed = loop.time()
+        renewed, said = loop.time(), float("-inf")
         while not self._released:
             wait = LOOK_SECONDS
             try:
@@ -60,8 +60,11 @@ class Lease:
                 # As a look of a standby counts too, each of them gets the whole time.
                 renewed = loop.time()
                 wait = RENEW_SECONDS if holds else LOOK_SECONDS
+                said = float("-inf")
             except (Refusal, *FAILURES) as error:
-                log.warning("the lease cannot be %s: %s", "renewed" if self.held else "read", error)
+                if loop.time() - said > SAY_SECONDS:
+                    said = loop.time()
+                    log.warning("the lease cannot be %s: %s", "renewed" if self.held else "taken", error)
                 holds = self.held and loop.time() - renewed < GIVE_UP_SECONDS
             if holds and not self.held:
                 self.held = True
@@ -79,11 +82,14 @@ class Lease:
         if not self.held:
             return
         self.held = False
-        body = {**self._lease, "spec": {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}}
+        path = f"{self._path}/{self._name}"
         try:
-            await self._api.request("PUT", f"{self._path}/{self._name}", body=body)
+            # A renewal may have been on its way, so the version that we know need not be the newest.
+            lease = await self._api.request("GET", path)
+            if lease["spec"].get("holderIdentity") == self._identity:
+                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+                await self._api.request("PUT", path, body=lease)
         except (Refusal, *FAILURES) as error:
-            # A conflict: another has it already.
             log.warning("the lease cannot be released: %s", error)
 
     async def _round(self) -> bool:
@@ -94,7 +100,7 @@ class Lease:
             if error.code != 404:
                 raise
             body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec({})}
-            self._lease = await self._api.request("POST", self._path, body=body)
+            await self._api.request("POST", self._path, body=body)
             return True
         spec = lease.get("spec") or {}
         if not self._may_take(spec, str(lease["metadata"]["resourceVersion"])):
@@ -103,7 +109,7 @@ class Lease:
             return False
         lease["spec"] = self._spec(spec)
         try:
-            self._lease = await self._api.request("PUT", f"{self._path}/{self._name}", body=lease)
+            await self._api.request("PUT", f"{self._path}/{self._name}", body=lease)
         except Refusal as error:
             if error.code != 409:
                 raise

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from lightkube.core.exceptions import ApiError
 from lightkube.models.authorization_v1 import ResourceAttributes, SelfSubjectAccessReviewSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.authorization_v1 import SelfSubjectAccessReview
+from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Namespace
 
 from forewarn import kube
@@ -37,6 +39,23 @@ def check(config: SingleConfig, scope: Scope, lease: tuple[str, str] | None, *, 
     for namespace in scope.namespaces:
         with kube.explained(f"follow namespace {namespace}"):
             client.get(Namespace, namespace)
+    if lease is not None and writes:
+        with kube.explained(f"find the Lease {'/'.join(lease)}"):
+            _check_lease(client, *lease)
+
+
+def _check_lease(client: Client, namespace: str, name: str) -> None:
+    try:
+        client.get(Lease, name, namespace=namespace)
+    except ApiError as error:
+        if error.status.code != 404:
+            raise
+        if not _may(client, (namespace, "create", "coordination.k8s.io", "leases", "")):
+            raise UserError(
+                "forewarn run mirror",
+                f"there is no Lease {namespace}/{name}, and no permission to create it",
+                "create it, or see docs/mirror.md: Rights",
+            ) from None
 
 
 def _rights(scope: Scope, lease: tuple[str, str] | None, *, writes: bool) -> Iterator[Right]:

@@ -85,6 +85,16 @@ def test_a_taken_health_port_is_one_line(api_server: ApiServer) -> None:
     assert "--health-port" in ran.stderr.splitlines()[-1]
 
 
+def test_a_lease_that_nobody_made_and_we_may_not_make_is_one_line(
+    api_server: ApiServer, session_namespace: str
+) -> None:
+    kubeconfig = account(api_server, session_namespace, "mirror")
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{session_namespace}/leases"
+    assert api_server.request("DELETE", f"{leases}/forewarn-mirror")[0] == 200
+    ran = run(f"--kubeconfig={kubeconfig}", f"--lease={session_namespace}/forewarn-mirror")
+    assert_one_line(ran, f"there is no Lease {session_namespace}/forewarn-mirror")
+
+
 def test_the_charts_rights_are_enough(api_server: ApiServer, session_namespace: str, tmp_path: Path) -> None:
     kubeconfig = account(api_server, session_namespace, "mirror")
     sessions = Sessions(api_server, session_namespace)
