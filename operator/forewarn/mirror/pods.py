@@ -81,7 +81,8 @@ def observe(pod: Mapping[str, Any], keys: Keys) -> Seen:
     deletion = parse_instant(meta.get("deletionTimestamp"))
     deletion_grace = meta.get("deletionGracePeriodSeconds") or 0
     limit = spec.get("activeDeadlineSeconds")
-    job = _job(meta)
+    owner = _controller(meta)
+    job = _job(owner)
     return Seen(
         uid=str(meta.get("uid", "")),
         namespace=sys.intern(str(meta.get("namespace", ""))),
@@ -98,7 +99,7 @@ def observe(pod: Mapping[str, Any], keys: Keys) -> Seen:
         ended=_ended(status),
         sees_podinfo=not in_scope(pod, {}) or sees_podinfo(pod, keys.prefix),
         job=job,
-        group=_group(labels, job),
+        group=_group(labels, owner, job),
     )
 
 
@@ -135,15 +136,19 @@ def _ended(status: Mapping[str, Any]) -> Ended | None:
     return Ended(phase, str(status.get("reason") or ""), max(finished or moved, default=None))
 
 
-def _job(meta: Mapping[str, Any]) -> tuple[str, str] | None:
-    for owner in meta.get("ownerReferences") or []:
-        if owner.get("controller") and owner.get("kind") == "Job" and str(owner.get("apiVersion")).startswith("batch/"):
-            return str(owner.get("name")), str(owner.get("uid"))
-    return None
+def _controller(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next((owner for owner in meta.get("ownerReferences") or [] if owner.get("controller")), {})
 
 
-def _group(labels: Mapping[str, str], job: tuple[str, str] | None) -> str:
+def _job(owner: Mapping[str, Any]) -> tuple[str, str] | None:
+    if owner.get("kind") != "Job" or not str(owner.get("apiVersion")).startswith("batch/"):
+        return None
+    return str(owner.get("name")), str(owner.get("uid"))
+
+
+def _group(labels: Mapping[str, str], owner: Mapping[str, Any], job: tuple[str, str] | None) -> str:
     if job is not None:
         return "job/" + job[1]
     name = labels.get(_KUBEFLOW_LABEL)
-    return f"kubeflow/{name}" if name else ""
+    # A Deployment's replicas carry whatever label its template has, and one does not end with another.
+    return f"kubeflow/{name}" if name and owner.get("kind") != "ReplicaSet" else ""

@@ -89,3 +89,10 @@ def test_a_pod_ends_with_the_last_of_its_containers(other: dict[str, Any], expec
     ended = observe({"metadata": {}, "status": status}, KEYS).ended
     assert ended is not None
     assert ended.at == expected
+
+
+@pytest.mark.parametrize(("kind", "group"), [("PyTorchJob", "kubeflow/x"), ("ReplicaSet", "")])
+def test_replicas_are_no_job_whatever_their_labels_say(kind: str, group: str) -> None:
+    owner = {"kind": kind, "apiVersion": "v1", "name": "x", "uid": "x1", "controller": True}
+    meta = {"ownerReferences": [owner], "labels": {"training.kubeflow.org/job-name": "x"}}
+    assert observe({"metadata": meta}, KEYS).group == group
