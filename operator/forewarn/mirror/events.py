@@ -218,7 +218,8 @@ def untold_jobs(stored: Iterable[Mapping[str, Any]], since: datetime) -> list[tu
         )
         if ON_JOB not in (event["metadata"].get("annotations") or {}) or at is None or at < since:
             continue
-        if not _is_of_pod(event, pod) or story is None or owner is None:
+        # One that was restated was told long ago: its Job's copy is missing because it has expired.
+        if not _is_of_pod(event, pod) or story is None or story.restated or owner is None:
             continue
         job = Target("Job", pod.namespace, *owner)
         reason = Reason.__members__.get(str(event.get("reason")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ from forewarn.mirror import catalogue, events
 from forewarn.mirror.catalogue import NOTE_BYTES, Reason, clean
 from forewarn.mirror.events import Target
 from forewarn.mirror.metrics import Metrics
-from forewarn.mirror.story import NOTHING, decode
+from forewarn.mirror.story import NOTHING, decode, encode
 from tests.unit.mirror.sessions import Told, at, seen, warned
 
 POD = Target("Pod", "team", "train-0", "u1")
@@ -118,6 +119,14 @@ def test_a_job_that_was_not_told_is_told_after_a_restart() -> None:
     assert events.untold_jobs([*kept, *copies], since) == []
     assert events.untold_jobs(kept, at(60)) == []
     assert events.recover(kept)["team", "u1"].job == ("train", "j1")
+
+
+def test_a_job_whose_copy_has_expired_is_not_told_again() -> None:
+    kept = stored(told(warned(900)), JOB)
+    story = events.story_of(kept[0])
+    assert story is not None
+    kept[0]["metadata"]["annotations"][events.STORY] = encode(replace(story, restated=1))
+    assert events.untold_jobs(kept, at(0) - timedelta(minutes=15)) == []
 
 
 def test_every_reason_has_an_example_that_fits() -> None:
