@@ -51,6 +51,13 @@ class Facts:
         return self.warning_at is not None
 
     @property
+    def stop_from(self) -> datetime | None:
+        """The earliest stop that the warning tells of: a guarantee that ends after the warning's instant wins."""
+        if self.warning_at is None or self.guaranteed_until is None:
+            return self.warning_at
+        return max(self.warning_at, self.guaranteed_until)
+
+    @property
     def band(self) -> contract.Band:
         """The band of the warning's risk."""
         return contract.band(self.warning_risk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -21,4 +22,16 @@ def until(
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
         time.sleep(every)
+    return found
+
+
+async def eventually(
+    look: Callable[[], T | Literal[False] | None], what: str, seconds: float = 20.0, every: float = 0.02
+) -> T:
+    """As ``until``, while the loop's other tasks go on."""
+    end = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        await asyncio.sleep(every)
     return found

@@ -36,6 +36,8 @@ CAUSE_WAITS = (0.0, 1.0, 2.0)
 """Seconds before each look for such an Event: three seconds in all."""
 GONE_SECONDS = 60.0
 """A standby remembers a pod that is gone for this long: if the leader dies, its last word is the standby's to say."""
+QUIET_SECONDS = 0.25
+"""A first list is complete when none of its pods came for so long after its last page."""
 AGAIN_WAITS = (0.5, 1.0, 2.0, 5.0)
 BATCH = 200
 
@@ -56,6 +58,8 @@ class Engine:
         self._loading: set[str] = set()
         self._generations: dict[str, int] = dict.fromkeys(scope.streams, 0)
         self._unlisted = set(scope.streams)
+        self._arrived = 0.0
+        """By the loop's clock, when the newest pod of a list came, or its end."""
         self.listed_once = asyncio.Event()
         self.leading = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,12 +78,15 @@ class Engine:
         elif name not in self._followed:
             log.info("namespace is a session namespace", extra={"fields": {"namespace": name}})
             self._followed.add(name)
-            if self.listed_once.is_set():
+            if any(self._generations.values()):
+                # The list that is under way, or was made, may hold its pods no more.
                 self._loading.add(name)
                 self._spawn(self._load, name)
 
     def pod(self, kind: str | None, seen: Seen) -> None:
         """Take a pod as observed."""
+        if kind is None:
+            self._arrived = asyncio.get_running_loop().time()
         if seen.namespace not in self._followed:
             return
         record = self.records.get(seen.uid)
@@ -126,9 +133,19 @@ class Engine:
         elif stream in self._unlisted:
             self._unlisted.discard(stream)
             if not self._unlisted:
-                self.listed_once.set()
+                self._arrived = asyncio.get_running_loop().time()
+                self._complete()
         else:
             self._spawn(self._sweep, stream, self._generations[stream])
+
+    def _complete(self) -> None:
+        """Wait for the last pods of the first lists, which are still on their way from kopf's workers."""
+        loop = asyncio.get_running_loop()
+        wait = self._arrived + QUIET_SECONDS - loop.time()
+        if wait > 0:
+            loop.call_later(wait, self._complete)
+        else:
+            self.listed_once.set()
 
     def _stream(self, namespace: str) -> str:
         return "/api/v1/pods" if self._scope.everywhere else f"/api/v1/namespaces/{namespace}/pods"
@@ -198,13 +215,18 @@ class Engine:
             return
         log.info(said.note, extra=_fields(pod, reason=said.reason.name, episode=said.story.episode))
         record = self.records.get(pod.uid)
-        self._metrics.told(said, record.seen.deleted if record else None, self._rules.keys)
+        self._metrics.told(said, record.seen if record else None, self._rules.keys)
         job = Target("Job", pod.namespace, *owner) if owner is not None else None
         self.writer.put(Owed(said, pod, job, now))
         if job is not None and said.on_job:
             self.writer.put(Owed(said, pod, job, now, copy=True))
 
     # ---- what became of the writes (Author)
+
+    @property
+    def namespaces(self) -> int:
+        """How many namespaces are followed."""
+        return len(self._followed)
 
     def stored(self, owed: Owed, fresh: bool) -> None:
         """Take that an Event is stored."""
@@ -235,7 +257,6 @@ class Engine:
     def refused(self, owed: Owed, error: Refusal) -> None:
         """Take that a namespace refuses Events for now."""
         self._metrics.refusals.labels(owed.pod.namespace, str(error.code)).inc()
-        log.warning("an Event is refused and tried again later: %s", error, extra=_fields(owed.pod))
 
     def conflicted(self, owed: Owed) -> None:
         """Take that somebody else told the pod's next news: read it, and decide again."""
@@ -269,7 +290,7 @@ class Engine:
             record.settling = False
         self._recovered = {which: one for which, one in found.items() if one.pod.namespace in self._followed}
         self.leading = True
-        self.writer.open.set()
+        self.writer.begin()
         self._metrics.leading.set(1)
         log.info("this mirror writes Events: %d sessions, %d stories", len(self.records), len(found))
         for number, record in enumerate(self.records):
@@ -283,21 +304,21 @@ class Engine:
     def follow(self) -> None:
         """Stop writing; what is owed is the new leader's to tell."""
         self.leading = False
-        self.writer.open.clear()
-        self.writer.forget_all()
+        self.writer.stop()
         self._metrics.leading.set(0)
 
     async def _load(self, namespace: str) -> None:
         """Read the pods and stories of a namespace that became a session namespace."""
         pods = await self._look.pods(f"/api/v1/namespaces/{namespace}/pods")
         found = events.recover(await self._look.stored([namespace]))
-        self._loading.discard(namespace)
         for record in self.records:
             if record.target.identity in found:
                 record.recover(found.pop(record.target.identity).story)
         self._recovered |= found
         for pod in pods:
             self.pod(None, observe(pod, self._rules.keys))
+        # Only with all of them is it known who is warned beside whom.
+        self._loading.discard(namespace)
         for record in self.records:
             if record.seen.namespace == namespace:
                 self._touch(record)
@@ -322,10 +343,13 @@ class Engine:
 
     async def _verify(self, pod: Target) -> None:
         """Tell the end of a pod that no list holds, if it is really gone."""
+        known = self.records.get(pod.uid)
+        seen = known.seen if known is not None else None
         there = await self._look.pod(pod)
         record = self.records.get(pod.uid)
         if there is not None:
-            if record is not None:
+            # One that was seen meanwhile is in sight.
+            if record is not None and record.seen is seen:
                 # It is there, but out of the selector's sight: no session until its labels are changed back.
                 self._recovered[pod.identity] = Recovered(pod, record.stored, record.seen.job)
                 self._forget(pod.uid)

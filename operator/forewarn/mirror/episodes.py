@@ -132,7 +132,8 @@ class _Teller:
             self.story = replace(self.story, guarantee=until)
             return
         queued, changes = "", {"guarantee": until}
-        if self.story.open and self.state is WarningState.QUEUED and self.story.state != WarningState.QUEUED.value:
+        waits = self.story.open and self.state is WarningState.QUEUED
+        if waits and (self.story.state != WarningState.QUEUED.value or self.is_put_off):
             queued = "; the termination warning now waits for its end"
             changes |= self.as_told(WarningState.QUEUED)
         values = {"before": utc(known), "until": utc(until), "distance": self.distance(until), "queued": queued}
@@ -145,12 +146,27 @@ class _Teller:
         return warning_state_at(self.facts, self.now, self.rules.stale_after)
 
     @property
+    def stop_from(self) -> datetime | None:
+        """The earliest stop to tell. Once a guarantee is over, the warning's own instant is what counts."""
+        return self.facts.stop_from if self.state is WarningState.QUEUED else self.facts.warning_at
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether the earliest stop is another than the one told, by more than a jitter."""
+        first, told = self.stop_from, self.story.stop_from
+        return told is None or (first is not None and abs(first - told) >= MOVED)
+
+    def stop_words(self) -> dict[str, str]:
+        first = self.stop_from
+        return {"at": _when(first), "distance": self.distance(first) if first else ""}
+
+    @property
     def withdrawn(self) -> bool:
         """Whether the open warning is taken back; an unreadable one is not."""
         return self.story.open and not self.facts.warned and contract.WARNING_AT not in self.unreadable
 
     def withdraw(self, because: str) -> None:
-        values = {"at": _when(self.story.warning_at), "because": because}
+        values = {"at": _when(self.story.stop_from), "because": because}
         self.note(Reason.TerminationWarningWithdrawn, values, {"state": NONE}, on_job=True)
 
     def warning(self) -> None:
@@ -164,35 +180,35 @@ class _Teller:
         elif state is WarningState.AT_RISK:
             self.deadlines.append(at + self.rules.stale_after)
         if not self.story.open:
-            self.open(at, state)
+            self.open(state)
         elif state.value != self.story.state and not self.is_jitter(at, state):
-            self.turn(at, state)
+            self.turn(state)
         else:
             self.change(at, state)
 
-    def open(self, at: datetime, state: WarningState) -> None:
+    def open(self, state: WarningState) -> None:
         number = self.story.episode + 1
         fresh = {"episode": number, "first_seen": self.now, "changed_at": None, "band": self.facts.band.value}
-        self.tell_state(at, state, fresh, on_job=True)
+        self.tell_state(state, fresh, on_job=True)
 
-    def turn(self, at: datetime, state: WarningState) -> None:
+    def turn(self, state: WarningState) -> None:
         """Tell that an open episode is now queued, at risk or stale."""
         calm = (self.story.told_at or self.now) + MOVED
         if state is WarningState.QUEUED and self.now < calm:
             # Any key may be missing for a moment, the guarantee's too: a danger is told at once, relief when it lasts.
             self.deadlines.append(calm)
         elif state is WarningState.AT_RISK and self.story.state == WarningState.STALE.value:
-            self.moved(at, state)
+            self.moved(state)
         else:
-            self.tell_state(at, state, {"band": self.band})
+            self.tell_state(state, {"band": self.band})
 
     def is_jitter(self, at: datetime, state: WarningState) -> bool:
         """Whether a stale warning only seems at risk again because its instant moved by seconds."""
         was_stale = self.story.state == WarningState.STALE.value
         return was_stale and state is WarningState.AT_RISK and not self.has_moved(at)
 
-    def tell_state(self, at: datetime, state: WarningState, changes: dict[str, Any], on_job: bool = False) -> None:
-        values = self.stop_from(at, state)
+    def tell_state(self, state: WarningState, changes: dict[str, Any], on_job: bool = False) -> None:
+        values = self.stop_words()
         if state is WarningState.STALE:
             reason = Reason.TerminationWarningStale
         else:
@@ -202,16 +218,11 @@ class _Teller:
                 values["until"] = _when(self.facts.guaranteed_until)
             else:
                 reason = Reason.TerminationWarning
-        self.note(reason, values, {"warning_at": at} | self.as_told(state) | changes, on_job)
-
-    def stop_from(self, at: datetime, state: WarningState) -> dict[str, str]:
-        """Say from when on it may be stopped: a guarantee that ends after the warning's instant wins over it."""
-        until = self.facts.guaranteed_until
-        first = max(at, until) if until is not None and state is WarningState.QUEUED else at
-        return {"at": utc(first), "distance": self.distance(first)}
+        self.note(reason, values, self.as_told(state) | changes, on_job)
 
     def as_told(self, state: WarningState) -> dict[str, Any]:
-        return {"state": state.value, "told_at": self.now, "current": self.story.entry + 1, "restated": 0}
+        now = {"told_at": self.now, "current": self.story.entry + 1, "restated": 0}
+        return {"state": state.value, "warning_at": self.facts.warning_at, "stop_from": self.stop_from} | now
 
     def message(self) -> str:
         text = self.facts.warning_message
@@ -231,23 +242,23 @@ class _Teller:
         if self.story.band == unknown != self.band:
             # The risk's key arrived after the instant's: nothing has changed for the session.
             self.story = replace(self.story, band=self.band)
-        if not self.has_moved(at) and self.band == self.story.band:
+        if not self.has_moved(at) and not self.is_put_off and self.band == self.story.band:
             return
         if self.story.changed_at and self.now < self.story.changed_at + MOVED:
             # Back and forth within a minute is one Event: what holds when the minute is over counts.
             self.deadlines.append(self.story.changed_at + MOVED)
             return
-        self.moved(at, state)
+        self.moved(state)
 
-    def moved(self, at: datetime, state: WarningState) -> None:
-        advice = "Plan your save for the new time." if self.has_moved(at) else "Save before that."
+    def moved(self, state: WarningState) -> None:
+        advice = "Plan your save for the new time." if self.is_put_off else "Save before that."
         values = {
-            **self.stop_from(at, state),
-            "before": f"not {_when(self.story.warning_at)}" if self.has_moved(at) else "as before",
+            **self.stop_words(),
+            "before": f"not {_when(self.story.stop_from)}" if self.is_put_off else "as before",
             "band": BANDS[self.band],
             "advice": "Save now." if state is WarningState.STALE else advice,
         }
-        changes = {"warning_at": at, "band": self.band, "changed_at": self.now} | self.as_told(state)
+        changes = {"band": self.band, "changed_at": self.now} | self.as_told(state)
         self.note(Reason.TerminationWarningChanged, values, changes)
 
     def restate(self) -> None:
@@ -371,7 +382,7 @@ class _Teller:
 
     def warned_before(self, deleted: datetime) -> str:
         """Say whether the session was warned when it was deleted, and how long before."""
-        first, at = self.story.first_seen, self.story.warning_at
+        first, at = self.story.first_seen, self.story.stop_from
         if self.story.open and first is not None:
             ahead = (deleted - first).total_seconds()
             when = f"{span(ahead)} before" if ahead >= 1 else "only just then"
@@ -391,7 +402,7 @@ def _when(instant: datetime | None) -> str:
 
 
 def _warned_of(story: Story) -> str:
-    return f"; it was warned of a stop from {_when(story.warning_at)} on"
+    return f"; it was warned of a stop from {_when(story.stop_from)} on"
 
 
 def _names(names: tuple[str, ...]) -> str:

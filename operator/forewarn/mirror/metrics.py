@@ -10,10 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from forewarn.mirror.catalogue import OPENINGS, Reason
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from forewarn.contract import Keys
     from forewarn.mirror.notices import Notice
+    from forewarn.mirror.pods import Seen
 
 NOTICE_BUCKETS = (0.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
 LAG_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0)
@@ -72,8 +71,8 @@ class Metrics:
             "clock_offset_seconds", "By how much our clock is ahead of the API server's (it is taken out)."
         )
 
-    def told(self, notice: Notice, deleted: datetime | None, keys: Keys) -> None:
-        """Count a notice; ``deleted`` is when its pod was deleted."""
+    def told(self, notice: Notice, seen: Seen | None, keys: Keys) -> None:
+        """Count a notice; ``seen`` is its pod, if there is more of it than Events."""
         reason, story = notice.reason, notice.story
         first = story.first_seen
         if reason is Reason.TerminationWarningStale:
@@ -86,12 +85,12 @@ class Metrics:
             return
         if reason in OPENINGS:
             self.episodes.labels("opened").inc()
-            if story.warning_at and first:
-                self.notice_to_warning.observe((story.warning_at - first).total_seconds())
+            if seen and seen.facts.warning_at and first:
+                self.notice_to_warning.observe((seen.facts.warning_at - first).total_seconds())
         else:
             self.episodes.labels(ENDINGS.get(reason, "ended")).inc()
-        if reason is Reason.SessionStopping and first and deleted:
-            self.notice_to_stop.observe((deleted - first).total_seconds())
+        if reason is Reason.SessionStopping and first and seen and seen.deleted:
+            self.notice_to_stop.observe((seen.deleted - first).total_seconds())
 
     def _add(self, name: str, kind: str, help_text: str, labels: tuple[str, ...]) -> None:
         full = f"forewarn_mirror_{name}" + ("_total" if kind == "counter" else "")

@@ -60,13 +60,13 @@ async def _look(config: SingleConfig, scope: Scope, rules: Rules) -> tuple[list[
 
 def _of_pod(seen: Seen, found: Recovered | None, pods: list[Seen], rules: Rules, now: datetime) -> list[str]:
     marked = [
-        (other.name, other.facts.warning_at)
+        (other.name, other.facts.stop_from)
         for other in (pods if seen.group else ())
         if (other.namespace, other.group) == (seen.namespace, seen.group)
         and other.uid != seen.uid
         and other.deleted is None
         and other.ended is None
-        and other.facts.warning_at
+        and other.facts.stop_from
     ]
     names = tuple(sorted(name for name, _ in marked))
     around = Around(names, min((at for _, at in marked), default=None), None, "")

@@ -174,5 +174,6 @@ class Records:
         if not marked or record.marked:
             return Around(gone_at=record.gone_at, cause=record.cause, unseen=record.unseen)
         names = tuple(sorted(other.seen.name for other in marked.values()))
-        earliest = min(other.seen.facts.warning_at for other in marked.values() if other.seen.facts.warning_at)
+        instants = (other.seen.facts.stop_from for other in marked.values())
+        earliest = min(instant for instant in instants if instant)
         return Around(names, earliest, record.gone_at, record.cause, record.unseen)

@@ -118,7 +118,10 @@ class Mirror:
                 return
             except (Refusal, *FAILURES) as error:
                 log.warning("the cluster cannot be read, next try in 1 s: %s: %s", type(error).__name__, error)
-                await asyncio.sleep(1.0)
+            except Exception:
+                # A mirror that holds the Lease and does nothing would keep another from doing it.
+                log.exception("the cluster cannot be read, next try in 1 s")
+            await asyncio.sleep(1.0)
 
     async def _end(self) -> None:
         """Say what is owed, then let a standby take over."""
@@ -137,12 +140,12 @@ class Mirror:
     # ---- what the probes and the metrics ask
 
     def _dead(self) -> str:
-        return "" if self._watch.alive or not self._engine.listed_once.is_set() else "the watch is dead"
+        return "" if self._watch.alive or not self._watch.started else "the watch is dead"
 
     def _unready(self) -> str:
         if not self._engine.listed_once.is_set():
             return "the first list is under way"
-        if self._lease is None and not self._engine.leading:
+        if (self._lease is None or self._lease.held) and not self._engine.leading:
             return "the stored Events are being read"
         if self._watch.age > WATCH_LOST_SECONDS:
             return f"no answer on the watch for {self._watch.age:.0f} s"

@@ -37,7 +37,9 @@ class Story:
     """Number of the newest episode; 0 before the first."""
     state: str = NONE
     warning_at: datetime | None = None
-    """The instant as told, of the newest episode (kept when it is closed)."""
+    """The annotation's instant when it was told last, of the newest episode (kept when it is closed)."""
+    stop_from: datetime | None = None
+    """The earliest stop as told with it: a guarantee may end later than the warning's instant."""
     band: str = ""
     first_seen: datetime | None = None
     """When the newest episode was first seen."""

@@ -13,6 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
+from urllib.parse import urlsplit
 
 import aiohttp
 import kopf
@@ -123,6 +124,11 @@ class Watch:
                 self._kopf_loop.call_soon_threadsafe(self._ends.set)
 
     @property
+    def started(self) -> bool:
+        """Whether the thread was started."""
+        return self._thread.ident is not None
+
+    @property
     def alive(self) -> bool:
         """Whether the thread runs and every stream is at least attempted: a dead stream is not, for minutes."""
         return self._thread.is_alive() and time.monotonic() - min(p.tried for p in self.pulses.values()) < DEAD_SECONDS
@@ -205,26 +211,29 @@ class Watch:
 
     def _trace(self) -> aiohttp.TraceConfig:
         trace = aiohttp.TraceConfig()
+        # An API server behind another one (Rancher's, a gateway) is below a path of its own.
+        base = urlsplit(self._config.cluster.server).path.rstrip("/")
 
         async def start(_: Any, context: SimpleNamespace, request: aiohttp.TraceRequestStartParams) -> None:
             context.asked = time.monotonic()
-            pulse = self.pulses.get(request.url.path)
+            stream = request.url.path.removeprefix(base)
+            pulse = self.pulses.get(stream)
             if pulse is None:
                 return
             pulse.tried = context.asked
             watching = request.url.query.get("watch") == "true"
             if watching and pulse.listing:
                 pulse.listing = False
-                self._tell(self._listener.listed, request.url.path)
+                self._tell(self._listener.listed, stream)
             elif not watching and "continue" not in request.url.query:
                 pulse.listing = True
-                self._tell(self._listener.listing, request.url.path)
+                self._tell(self._listener.listing, stream)
 
         async def end(_: Any, context: SimpleNamespace, request: aiohttp.TraceRequestEndParams) -> None:
             answered = time.monotonic()
             date = request.response.headers.get(hdrs.DATE)
             self._loop.call_soon_threadsafe(self._clock.answered, date, context.asked, answered)
-            pulse = self.pulses.get(request.url.path)
+            pulse = self.pulses.get(request.url.path.removeprefix(base))
             if pulse is not None and request.response.status < 400:
                 pulse.answered = answered
 

@@ -26,10 +26,11 @@ MOST_OWED = 50
 """Events owed to one pod; a namespace that refuses for hours must not fill the memory."""
 TRANSPORT_WAITS = (0.2, 0.5, 1.0, 2.0, 4.0)
 REFUSED_WAITS = (2.0, 5.0, 15.0, 30.0, 60.0)
-BUSY_WAIT = 1.0
+BUSY_WAITS = (1.0, 300.0)
+"""The shortest and the longest Retry-After that is heeded; without one it is the shortest."""
 SAY_SECONDS = 10.0
-REFUSED_EVERYWHERE = 3
-"""As many namespaces that refuse, with no other write going through, are a mirror that cannot write."""
+REFUSED_EVERYWHERE = 10
+"""As many namespaces that refuse, or all that there are, with no write going through: a mirror that cannot write."""
 
 
 @dataclass(slots=True)
@@ -62,6 +63,10 @@ class Outcome(Enum):
 
 class Author(Protocol):
     """Who decides what is written, and is told what became of it."""
+
+    @property
+    def namespaces(self) -> int:
+        """How many namespaces there are to write to."""
 
     def stored(self, owed: Owed, fresh: bool) -> None:
         """Take that an Event is stored; ``fresh`` if by this write."""
@@ -126,7 +131,7 @@ class Writer:
 
     def failing_for(self) -> float:
         """Return for how many seconds no write at all went through although some were tried; 0 if some do."""
-        if self._failing_since is None:
+        if self._failing_since is None or not self.open.is_set():
             return 0.0
         return asyncio.get_running_loop().time() - self._failing_since
 
@@ -149,10 +154,21 @@ class Writer:
         if line is not None:
             line.owed.clear()
 
-    def forget_all(self) -> None:
-        """Drop everything: somebody else writes now."""
+    def begin(self) -> None:
+        """Write what is owed from now on."""
+        self._failures, self._failing_since = 0, None
+        self.open.set()
+
+    def stop(self) -> None:
+        """Write nothing more, and drop everything: somebody else writes now."""
+        self.open.clear()
         for line in self._lines.values():
             line.owed.clear()
+        for parked in self._parked.values():
+            # Its workers find nothing owed, and end the line.
+            for key in parked.keys:
+                self._ready.put_nowait(key)
+        self._parked.clear()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -228,6 +244,7 @@ class Writer:
             self._author.dropped(owed, "")
             return Outcome.DROPPED
         if error.code in (400, 413, 422):
+            self._succeeded(owed.pod.namespace)
             self._author.dropped(owed, str(error))
             return Outcome.DROPPED
         if error.code in (403, 429):
@@ -250,7 +267,7 @@ class Writer:
                 # It expired in between, so the number is free again.
                 self._ready.put_nowait(owed.key)
                 return Outcome.LATER
-            return await self._failed(owed, str(error))
+            return await self._refused(owed, error)
         except FAILURES as error:
             return await self._failed(owed, f"{type(error).__name__}: {error}")
         self._succeeded(owed.pod.namespace)
@@ -296,10 +313,13 @@ class Writer:
             return
         wait = REFUSED_WAITS[min(parked.times, len(REFUSED_WAITS) - 1)]
         if error.code == 429:
-            wait = error.retry_after if error.retry_after is not None else BUSY_WAIT
+            wait = min(max(error.retry_after or 0.0, BUSY_WAITS[0]), BUSY_WAITS[1])
         parked.times += 1
         parked.waiting = True
-        if len(self._parked) >= REFUSED_EVERYWHERE:
+        log.warning(
+            "Events are refused, next try in %.0f s: %s", wait, error, extra={"fields": {"namespace": namespace}}
+        )
+        if len(self._parked) >= min(self._author.namespaces, REFUSED_EVERYWHERE):
             self._fail()
         asyncio.get_running_loop().call_later(wait, self._unpark, namespace)
 

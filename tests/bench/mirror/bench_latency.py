@@ -12,9 +12,10 @@ import uvloop
 
 from tests.bench.mirror.load import Controller, controller, kubeconfig_with_token, percentile, sessions
 from tests.bench.table import Row
-from tests.integration.mirror.load import Cluster, cluster, eventually
+from tests.integration.mirror.load import Cluster, cluster
 from tests.integration.mirror.support import NO_WARNING, MirrorProcess, warning
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import eventually
 
 TITLE = "mirror: from a warning written to its Event stored"
 MANY = 1000

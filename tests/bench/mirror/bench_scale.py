@@ -47,7 +47,7 @@ def run(work: Path, say: Callable[[str], None]) -> list[Row]:
     first, last = SIZES[0], SIZES[-1]
     by_name = {row.name: row.value for row in rows}
     growth = last / first
-    for what in ("start, CPU", "memory"):
+    for what in ("start", "start, CPU", "memory"):
         small, large = by_name[f"{first:,}: {what}"], by_name[f"{last:,}: {what}"]
         rows.append(Row(f"{what}, {last:,} by {first:,}", large / small, "×", limit=growth))
     return rows

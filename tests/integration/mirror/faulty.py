@@ -24,11 +24,11 @@ class Faults:
     """A plain-HTTP proxy in a thread; its faults are switched while it runs.
 
     ``cut`` closes every open watch, ``stall`` lets them say nothing more; ``refuse`` is a function that answers in the
-    API server's place; ``ahead`` moves the Date of every answer.
+    API server's place; ``ahead`` moves the Date of every answer. ``base`` is a path that the API server is below.
     """
 
-    def __init__(self, server: ApiServer, directory: Path) -> None:
-        self._server = server
+    def __init__(self, server: ApiServer, directory: Path, base: str = "") -> None:
+        self._server, self._base = server, base
         self.kubeconfig = directory / "faulty.kubeconfig"
         self.refuse: Rule | None = None
         self.ahead = timedelta()
@@ -68,7 +68,7 @@ class Faults:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         port = self._runner.addresses[0][1]
-        admin["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
+        admin["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}{self._base}"}
         admin["users"][0]["user"] = {}
         self.kubeconfig.write_text(yaml.safe_dump(admin))
 
@@ -77,7 +77,7 @@ class Faults:
         if self.refuse is not None and (refusal := self.refuse(request)) is not None:
             return refusal
         headers = {key: value for key, value in request.headers.items() if key.lower() in ("accept", "content-type")}
-        url = self._server.url + request.raw_path
+        url = self._server.url + request.raw_path.removeprefix(self._base)
         async with self._session.request(
             request.method, url, data=await request.read() or None, headers=headers
         ) as answer:

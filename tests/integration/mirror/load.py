@@ -134,16 +134,6 @@ async def each(items: Iterable[Any], work: Callable[[Any], Awaitable[Any]], at_o
             group.create_task(one(item))
 
 
-async def eventually(look: Callable[[], Any], what: str, seconds: float = 20.0) -> Any:
-    """Wait for a true value of ``look``."""
-    end = time.monotonic() + seconds
-    while not (found := look()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds:.0f} s: {what}")
-        await asyncio.sleep(0.02)
-    return found
-
-
 async def create_many(made: Cluster, names: Iterable[str], **changes: Any) -> None:
     """Create running sessions."""
     await each(names, lambda name: made.create(pod_body(name, **changes)))

@@ -15,9 +15,10 @@ import pytest
 
 from forewarn import contract
 from forewarn.mirror.catalogue import OPENINGS
-from tests.integration.mirror.load import Cluster, cluster, create_many, eventually
+from tests.integration.mirror.load import Cluster, cluster, create_many
 from tests.integration.mirror.support import KEYS, NO_WARNING, MirrorProcess
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(400)
 SEEN_SECONDS = 2.0
@@ -45,6 +46,7 @@ class Storm:
     base: float
     episodes: dict[str, list[Episode]] = field(default_factory=dict)
     up: list[tuple[float, float]] = field(default_factory=list)
+    kills: int = 0
 
     def instant(self, number: int, half: int = 0) -> str:
         return contract.format_instant(datetime.fromtimestamp(self.base + (2 * number + half) * INSTANTS, UTC))
@@ -100,6 +102,7 @@ async def killer(start: MirrorStart, storm: Storm, kills: int, seconds: float, d
             # What it has decided and not yet stored, on a busy machine, it had not caught up with.
             storm.up.append((since, time.monotonic() - mirror.metric("forewarn_mirror_behind_seconds")))
         mirror.kill()
+        storm.kills += 1
     raise AssertionError("the last mirror did not become ready")
 
 
@@ -122,7 +125,7 @@ async def play(
     flags: tuple[str, ...] = (),
     hold: float = 5.0,
     seconds: float = STORM_SECONDS,
-) -> None:
+) -> Storm:
     seed = int(os.environ.get("FOREWARN_SEED", "0")) or random.randrange(1, 10**6)
     print(f"storm: FOREWARN_SEED={seed}")
     dice = random.Random(seed)
@@ -144,6 +147,7 @@ async def play(
         finally:
             mirror.kill()
         check(made, storm, names)
+        return storm
 
 
 def still_open(made: Cluster, names: list[str]) -> list[str]:
@@ -199,4 +203,4 @@ def test_expired_events_cause_no_doubles(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_three_hundred_sessions_and_a_hundred_kills(api_server: ApiServer, namespace: str, tmp_path: Path) -> None:
-    asyncio.run(play(api_server, namespace, tmp_path, pods=300, kills=100, seconds=2700.0))
+    assert asyncio.run(play(api_server, namespace, tmp_path, pods=300, kills=100, seconds=2700.0)).kills == 100

@@ -176,6 +176,56 @@ def test_a_mirror_that_cannot_write_at_all_is_unready_and_recovers(
     mirror.until(lambda: mirror.get("/readyz")[0] == 200, "ready again")
 
 
+@pytest.mark.parametrize("answer", ["an error", "a page for people"])
+def test_a_mirror_that_cannot_read_what_it_told_is_unready_and_recovers(
+    answer: str, sessions: Sessions, faults: Faults, namespace: str, tmp_path: Path
+) -> None:
+    def refuse(request: web.Request) -> web.Response | None:
+        if request.method != "GET" or not request.path.endswith("/events"):
+            return None
+        return status(500, "InternalError") if answer == "an error" else web.Response(text="<html>Sign in</html>")
+
+    faults.refuse = refuse
+    sessions.create(pod_body("train", warning(900)))
+    flags = ("-n", namespace, f"--lease={namespace}/mirror")
+    with MirrorProcess(faults.kubeconfig, tmp_path / "mirror.log", *flags) as mirror:
+        mirror.until(lambda: "the lease is ours" in mirror.output(), "the lease")
+        assert mirror.get("/readyz") == (503, "the stored Events are being read\n")
+        faults.refuse = None
+        sessions.until("train", ["TerminationWarning"])
+        mirror.ready()
+
+
+@pytest.mark.parametrize("answer", ["an error", "a page for people"])
+def test_an_event_whose_answer_is_no_use_is_told_once(
+    answer: str, sessions: Sessions, faults: Faults, mirror: MirrorProcess
+) -> None:
+    refused: list[web.Request] = []
+
+    def refuse(request: web.Request) -> web.Response | None:
+        if not writes_event(request) or len(refused) == 3:
+            return None
+        refused.append(request)
+        return status(500, "InternalError") if answer == "an error" else web.Response(text="<html>Sign in</html>")
+
+    faults.refuse = refuse
+    sessions.create(pod_body("train", warning(900)))
+    sessions.until("train", ["TerminationWarning"])
+    assert len(refused) == 3
+
+
+def test_an_api_server_below_a_path_of_another_is_followed(
+    api_server: ApiServer, sessions: Sessions, namespace: str, tmp_path: Path
+) -> None:
+    sessions.create(pod_body("train", warning(900)))
+    with (
+        Faults(api_server, tmp_path, base="/k8s/clusters/c1") as proxy,
+        MirrorProcess(proxy.kubeconfig, tmp_path / "mirror.log", "-n", namespace) as mirror,
+    ):
+        mirror.ready()
+        sessions.until("train", ["TerminationWarning"])
+
+
 @pytest.mark.parametrize("minutes", [-5, 5])
 def test_a_clock_that_is_off_makes_nothing_false(
     minutes: int, sessions: Sessions, faults: Faults, namespace: str, tmp_path: Path

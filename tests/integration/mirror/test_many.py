@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from forewarn.mirror.writer import IN_FLIGHT
-from tests.integration.mirror.load import cluster, create_many, each, eventually, most_in_a_second
+from tests.integration.mirror.load import cluster, create_many, each, most_in_a_second
 from tests.integration.mirror.support import MirrorProcess, warning
 from tests.support.apiserver import ApiServer
+from tests.support.waiting import eventually
 
 
 async def start(server: ApiServer, namespace: str, log: Path, sessions: int, warned: int, rate: int) -> float:

@@ -8,11 +8,11 @@ import signal
 import time
 from pathlib import Path
 
-from tests.integration.mirror.load import cluster, create_many, eventually
+from tests.integration.mirror.load import cluster, create_many
 from tests.integration.mirror.support import MirrorProcess, Sessions, pod_body, warning
 from tests.integration.mirror.test_crash_storm import Storm, check, controller, still_open
 from tests.support.apiserver import ApiServer
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 
 def pair(server: ApiServer, namespace: str, directory: Path) -> tuple[MirrorProcess, MirrorProcess]:

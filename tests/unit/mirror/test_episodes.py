@@ -306,6 +306,32 @@ def test_a_queued_warning_never_names_an_instant_inside_the_guarantee() -> None:
     assert "from 2026-11-29 20:00:00 UTC (in 58 min) on" in told.notices[1].note
 
 
+def test_only_an_instant_that_was_told_is_said_to_be_another_now() -> None:
+    told = Told()
+    told.look(0, seen(warned(1800, **{"guaranteed-until": text(3600)})))
+    told.look(120, seen(warned(2100, **{"guaranteed-until": text(3600)})))
+    assert "from 2026-11-29 20:00:00 UTC (in 58 min) on, as before" in told.notices[1].note
+    told.look(200, seen(warned(2100, **{"guaranteed-until": text(3600)}), deleted=at(200)), Around(cause=""))
+    assert "of a stop from 2026-11-29 20:00:00 UTC on" in told.notices[2].note
+
+
+def test_a_guarantee_that_moves_the_stop_of_a_queued_warning_says_so() -> None:
+    told = Told()
+    told.look(0, seen(warned(1800, **{"guaranteed-until": text(3600)})))
+    assert told.look(120, seen(warned(1800, **{"guaranteed-until": text(5400)}))) == ["GuaranteeExtended"]
+    assert "the termination warning now waits for its end" in told.notices[1].note
+    assert told.look(240, seen(warned(1800, **{"guaranteed-until": text(4500)}))) == ["TerminationWarningChanged"]
+    assert "from 2026-11-29 20:15:00 UTC (in 1 h 11 min) on, not 2026-11-29 20:30:00 UTC" in told.notices[2].note
+    assert told.look(301, seen(warned(1800, **{"guaranteed-until": text(4500)}))) == []
+
+
+def test_an_extension_that_moves_no_stop_says_nothing_of_one() -> None:
+    told = Told()
+    told.look(0, seen(warned(7200, **{"guaranteed-until": text(3600)})))
+    assert told.look(120, seen(warned(7200, **{"guaranteed-until": text(5400)}))) == ["GuaranteeExtended"]
+    assert "waits" not in told.notices[1].note
+
+
 def test_a_change_says_what_changed_and_nothing_else() -> None:
     told = Told()
     told.look(0, seen(warned(900)))
