@@ -31,6 +31,7 @@ UNDECIDED = (
     f"more than {MOST_CONTAINERS} containers or init containers, more than {MOST_VOLUMES} volumes, more than"
     f" {MOST_SOURCES} sources in a projected one",
     f"volumes that take our name and its first {MOST_NAMES - 1} substitutes",
+    "so many mounts and volumes that the API server's budget for CEL is spent (say 300 mounts in 64 containers each)",
 )
 """Pods that the policy leaves as they are although the function would change them."""
 
@@ -41,14 +42,13 @@ _EXACT = _START + _SEP.join(contract.MOUNT_PATH.strip("/").split("/")) + _END
 def _overlapping() -> str:
     parts = contract.MOUNT_PATH.strip("/").split("/")
     above = [_START + r"\.?$", *(_START + _SEP.join(parts[:n]) + _END for n in range(1, len(parts)))]
-    below = _START + _SEP.join(parts) + r"/.*$"
+    below = _START + _SEP.join(parts) + "/"
     return "|".join(f"({each})" for each in (*above, _EXACT, below))
 
 
-_DOWNWARD = (
-    "(has(v.downwardAPI) || (has(v.projected) && has(v.projected.sources)"
-    " && v.projected.sources.exists(s, has(s.downwardAPI))))"
-)
+# The API keeps a projected volume without sources as one whose sources are null, which `has` takes for a value.
+_HAS_SOURCES = "(has(v.projected) && has(v.projected.sources) && dyn(v.projected.sources) != null)"
+_DOWNWARD = f"(has(v.downwardAPI) || ({_HAS_SOURCES} && v.projected.sources.exists(s, has(s.downwardAPI))))"
 _UP = r"(^|/)\.\.(/|$)"
 _PLAIN_ITEM = r"^([^./][^/]*|\.[^./][^/]*|\.\.[^/]+)(/([^./][^/]*|\.[^./][^/]*|\.\.[^/]+))*$"
 
@@ -81,7 +81,7 @@ def _paths() -> str:
     in_source = " + ".join((*(_listed(f"s.{kind}") for kind in ("downwardAPI", "configMap", "secret")), *single))
     return (
         f"variables.volumes.map(v, has(v.downwardAPI) ? [{_listed('v.downwardAPI')}]"
-        f" : (has(v.projected) && has(v.projected.sources) ? v.projected.sources.map(s, {in_source}) : []))"
+        f" : ({_HAS_SOURCES} ? v.projected.sources.map(s, {in_source}) : []))"
     )
 
 
@@ -119,8 +119,7 @@ def variables(settings: InjectSettings) -> list[dict[str, str]]:
         "size(variables.free) > 0",
         f"variables.everyone.all(c, (!has(c.volumeMounts) || c.volumeMounts.all(m, !m.mountPath.matches({goes_up})))"
         f" && (!has(c.volumeDevices) || c.volumeDevices.all(d, !d.devicePath.matches({goes_up}))))",
-        "variables.volumes.all(v, !has(v.projected) || !has(v.projected.sources)"
-        f" || size(v.projected.sources) <= {MOST_SOURCES})",
+        f"variables.volumes.all(v, !{_HAS_SOURCES} || size(v.projected.sources) <= {MOST_SOURCES})",
         f"variables.targets.all(n, variables.paths[n].all(l, l.all(p, p.matches({quoted(_PLAIN_ITEM)}))"
         + "".join(f" && l.filter(p, p == {quoted(name)}).size() < 2" for name, _ in settings.items)
         + "))",

@@ -108,7 +108,7 @@ def spec_of(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def _volume(volume: dict[str, Any]) -> dict[str, Any]:
-    for source in (volume, *volume.get("projected", {}).get("sources", [])):
+    for source in (volume, *(volume.get("projected", {}).get("sources") or ())):
         # An empty list and none are the same to the API.
         source.get("downwardAPI", {}).setdefault("items", [])
     return volume
@@ -190,9 +190,63 @@ def test_a_creation_that_costs_no_call_lacks_nothing(doors: Doors) -> None:
     assert skipped > 20
 
 
+LARGE: dict[str, list[dict[str, Any]]] = {
+    "a long word": [{"command": ["python", "x" * 700_000]}],
+    "a long program": [{"command": ["x" * 700_000]}],
+    "many words": [{"command": ["/usr/bin/env", *["x"] * 200_000]}],
+    "many variables": [{"env": [{"name": f"A{n}", "value": "x"} for n in range(20_000)]}],
+    "many containers": [{"env": [{"name": f"A{n}", "value": "x"} for n in range(200)]} for _ in range(60)],
+    "many mounts": [{"more": 300} for _ in range(30)],
+}
+
+
+@pytest.mark.parametrize("lacks", ["the grace", "an item"])
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_pod_that_lacks_little_is_asked_about(doors: Doors, name: str, lacks: str) -> None:
+    """A condition that spends the API server's budget for CEL skips the call in silence."""
+    items = [{"path": path, "fieldRef": {"fieldPath": field}} for path, field in SETTINGS.items]
+    spec: dict[str, Any] = {
+        "terminationGracePeriodSeconds": 30 if lacks == "the grace" else 600,
+        "volumes": [
+            {"name": "podinfo", "downwardAPI": {"items": items[: 5 if lacks == "an item" else None]}},
+            {"name": "home", "emptyDir": {}},
+        ],
+        "containers": [],
+    }
+    for number, fields in enumerate(LARGE[name]):
+        more = [{"name": "home", "mountPath": f"/m/{n}"} for n in range(fields.get("more", 1))]
+        spec["containers"].append(
+            {
+                "name": f"c{number}",
+                "image": "x",
+                "volumeMounts": [*more, {"name": "podinfo", "mountPath": "/etc/podinfo"}],
+                **{field: value for field, value in fields.items() if field != "more"},
+            }
+        )
+    status, made = doors.creator.create(doors.webhook, {"metadata": {"name": "x"}, "spec": spec})
+    assert status == 201, made
+    assert made["spec"]["terminationGracePeriodSeconds"] == 600
+    assert len(made["spec"]["volumes"][0]["downwardAPI"]["items"]) == 6
+
+
+def _with_files(name: str) -> dict[str, Any]:
+    files = {"name": "course", "items": [{"key": "k", "path": f"{name}/some/long/path"}]}
+    return {"name": name, "projected": {"sources": [{"configMap": files}]}}
+
+
+def _with_mounts(name: str) -> dict[str, Any]:
+    mounts = [{"name": f"v{n % 60}", "mountPath": f"/home/student/some/long/path/{n}"} for n in range(300)]
+    return {"name": name, "image": "x", "volumeMounts": mounts}
+
+
 @pytest.mark.parametrize(
     "pod",
     [
+        {
+            "volumes": [_with_files(f"v{n}") for n in range(60)],
+            "containers": [_with_mounts(f"c{n}") for n in range(32)],
+            "initContainers": [_with_mounts(f"i{n}") for n in range(32)],
+        },
         {
             "containers": [
                 {"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/etc/../etc/podinfo"}]}
@@ -202,7 +256,7 @@ def test_a_creation_that_costs_no_call_lacks_nothing(doors: Doors) -> None:
     ],
 )
 def test_what_cel_cannot_decide_is_left_as_it_is(doors: Doors, pod: dict[str, Any], tmp_path: Path) -> None:
-    body = {"metadata": {"name": "x"}, "spec": {**pod, "volumes": [{"name": "v", "emptyDir": {}}]}}
+    body = {"metadata": {"name": "x"}, "spec": {"volumes": [{"name": "v", "emptyDir": {}}], **pod}}
     status, made = doors.creator.create(doors.policy, body)
-    assert status == 201
+    assert status == 201, made
     assert made["spec"]["terminationGracePeriodSeconds"] == 30

@@ -15,6 +15,7 @@ _PATHS = (
     "/etc/podinfo",
     "/etc/podinfo/",
     "/etc/podinfo/x",
+    "/etc/podinfo/a\nb",
     "/etc/podinfox",
     "/home/student",
     "/run/info",
@@ -99,6 +100,7 @@ def _volume_source(chance: random.Random, *, likely_downward: bool) -> dict[str,
                 {"persistentVolumeClaim": {"claimName": "claim"}},
                 {"configMap": {"name": "course"}},
                 {"projected": {"sources": [{"configMap": {"name": "course"}}]}},
+                {"projected": {}},
             )
         )
     downward: dict[str, Any] = {}
