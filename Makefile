@@ -52,7 +52,7 @@ deploy: setup ## that cluster with the operator's image in it and the chart inst
 image: setup ## that cluster with the operator's image in it
 	@$(KIND) image
 
-cluster-down: .python ## remove this checkout's kind cluster
+cluster-down: .python ## remove this checkout's kind cluster, and from a foreign one what was put there
 	@$(KIND) down
 
 integration: setup ## the tests against a real API server as a plain process (no docker)

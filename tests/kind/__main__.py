@@ -19,8 +19,9 @@ USAGE = """usage: python -m tests.kind COMMAND
   image       the operator's image, built and put into that cluster
   deploy      both, and the chart installed (or upgraded) in the namespace forewarn
   called      wait until the API server calls the webhook
-  down        remove this checkout's cluster
-  clean       remove this checkout's cluster and images, and the Docker daemon if it is ours and idle
+  demo        make the demo's session namespace there, and print its name
+  down        remove this checkout's cluster, and from a foreign one what was put there
+  clean       down, and remove this checkout's images, and stop the Docker daemon if it is ours and idle
   distclean   remove the cache too
   node-image  only build the node image"""
 
@@ -34,6 +35,7 @@ def main(argv: list[str]) -> int:
         "image": image,
         "deploy": install,
         "called": called,
+        "demo": demo,
         "down": down,
         "clean": clean,
         "distclean": distclean,
@@ -86,10 +88,19 @@ def install() -> None:
 
 def called() -> None:
     """Wait until the API server calls the webhook of the cluster in use."""
+    deploy.until_called(_known())
+
+
+def demo() -> None:
+    """Make the demo's namespace."""
+    print(deploy.demo_namespace(_known()))
+
+
+def _known() -> cluster.Cluster:
     known = cluster.Cluster.load()
     if known is None:
         raise UserError("cluster", "there is none", "make deploy")
-    deploy.until_called(known)
+    return known
 
 
 def down() -> None:

@@ -14,7 +14,18 @@ from typing import Self
 from forewarn.errors import UserError
 from tests.kind import docker, go, node_image, operator_image, versions
 from tests.kind.ask import ask
-from tests.kind.places import CHECKOUT, CLUSTER_NAME, KUBECONFIG, STATE, bin_directory, digest, locked
+from tests.kind.places import (
+    CHECKOUT,
+    CLUSTER_NAME,
+    KUBECONFIG,
+    MADE_HERE,
+    MADE_SELECTOR,
+    NAMESPACE,
+    STATE,
+    bin_directory,
+    digest,
+    locked,
+)
 from tests.kind.progress import Steps
 from tests.support.programs import cache
 
@@ -27,6 +38,7 @@ LOCAL_IMAGE = "forewarn:dev"
 """The name that the newest image of this checkout also has inside this checkout's own cluster."""
 
 TOOLS_FOR_KIND = tuple(program for program in versions.TOOLS if program.name in ("kind", "kubectl", "helm"))
+HELM_SECONDS = 60.0
 MAKE_TOOLS = "make tools builds it"
 OFFLINE_IMAGES = "kindest/node:*-offline-*"
 BASE_IMAGES = "forewarn-*base:*"
@@ -45,8 +57,9 @@ class Cluster:
     configuration: str = ""
 
     def save(self) -> None:
-        """Write it where the tests and the demo look, and one of our own where ``up`` finds it again."""
-        for path in (STATE, *((OWN,) if self.kind in CONFIGURATIONS else ())):
+        """Write it where the tests and the demo look, and where ``up`` (one of our own) and ``down`` find it again."""
+        kept = OWN if self.kind in CONFIGURATIONS else STATE.with_name(f"foreign-{digest(self.kubeconfig)}.json")
+        for path in (STATE, kept):
             path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_suffix(".new")
             new.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -82,6 +95,26 @@ def kubectl(kubeconfig: str | Path, *arguments: str, input: str | None = None, t
     """Run kubectl and return what it printed; ``UserError`` with its own words where it fails."""
     argv = [str(bin_directory() / "kubectl"), f"--kubeconfig={kubeconfig}", *arguments]
     return ask(argv, where=f"kubectl {arguments[0]}", missing=MAKE_TOOLS, timeout=timeout, text=input)
+
+
+def helm(cluster: Cluster, *arguments: str) -> str:
+    """Run helm in the operator's namespace and return what it printed; ``UserError`` as ``kubectl``."""
+    argv = [str(bin_directory() / "helm"), f"--kubeconfig={cluster.kubeconfig}", f"--namespace={NAMESPACE}", *arguments]
+    return ask(argv, where=f"helm {arguments[0]}", missing=MAKE_TOOLS, timeout=HELM_SECONDS)
+
+
+def releases(cluster: Cluster, *options: str) -> list[str]:
+    """Return the names of the releases in the operator's namespace, in whichever state they are."""
+    return helm(cluster, "list", "--all", "--short", *options).split()
+
+
+def make_namespace(kubeconfig: str | Path, name: str, labels: Mapping[str, str] | None = None) -> None:
+    """Make a namespace that ``down`` removes; one that is there already is left as it is."""
+    if kubectl(kubeconfig, "get", "namespace", name, "--ignore-not-found", "--output=name"):
+        return
+    metadata = {"name": name, "labels": {**MADE_HERE, **(labels or {})}}
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    kubectl(kubeconfig, "create", "-f", "-", input=json.dumps(space))
 
 
 def alive(kubeconfig: str | Path) -> bool:
@@ -243,7 +276,9 @@ def load_image(steps: Steps, cluster: Cluster) -> Cluster:
 
 
 def down(steps: Steps) -> None:
-    """Remove this checkout's cluster; a foreign one is left alone."""
+    """Remove this checkout's cluster, and from foreign ones what it put there."""
+    for note in sorted(STATE.parent.glob("foreign-*.json")):
+        _leave(steps, note)
     STATE.unlink(missing_ok=True)
     OWN.unlink(missing_ok=True)
     if not docker.answers():
@@ -257,6 +292,23 @@ def down(steps: Steps) -> None:
         steps.say(f"cluster {CLUSTER_NAME}: not there")
     KUBECONFIG.unlink(missing_ok=True)
     (cache() / "clusters" / CLUSTER_NAME).unlink(missing_ok=True)
+
+
+def _leave(steps: Steps, note: Path) -> None:
+    """Take our release and our namespaces off a foreign cluster; one that does not answer stays noted."""
+    foreign = Cluster.load(note)
+    if foreign is not None:
+        try:
+            with steps.extra(f"removing what was put on the cluster of {foreign.kubeconfig}"):
+                for release in releases(foreign, f"--selector={MADE_SELECTOR}"):
+                    helm(foreign, "uninstall", release)
+                selected = ("namespaces", f"--selector={MADE_SELECTOR}")
+                # Whoever still has grace there keeps it: nobody waits here for the end of that.
+                kubectl(foreign.kubeconfig, "delete", *selected, "--ignore-not-found", "--wait=false")
+        except UserError as error:
+            steps.say(f"left on the cluster of {foreign.kubeconfig}: {error}; docs/install.md: how to uninstall")
+            return
+    note.unlink()
 
 
 def clean(steps: Steps) -> None:

@@ -29,6 +29,10 @@ CHECKOUT_ID = hashlib.sha256(str(CHECKOUT).encode()).hexdigest()[:8]
 
 CLUSTER_NAME = f"forewarn-{CHECKOUT_ID}"
 
+MADE_HERE = {"forewarn-checkout": CHECKOUT_ID}
+"""The label of what this checkout made on a cluster, so that it takes away nothing else."""
+MADE_SELECTOR = f"forewarn-checkout={CHECKOUT_ID}"
+
 
 def bin_directory() -> Path:
     """Return the folder of the programs."""

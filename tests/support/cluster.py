@@ -79,8 +79,7 @@ class Cluster(made.Cluster):
     def namespace(self, labels: Mapping[str, str] | None = None, prefix: str = "e2e") -> Iterator[str]:
         """Make a namespace and take it away afterwards; what is left in it gets no grace."""
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
-        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
-        self.kubectl("create", "-f", "-", input=json.dumps(manifest))
+        made.make_namespace(self.kubeconfig, name, labels)
         try:
             self.until(lambda: self._has(name, "serviceaccount", "default"), f"the ServiceAccount of {name}", 30)
             yield name

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from forewarn.errors import UserError
-from tests.kind import cluster, docker, go, node_image, places, progress, versions
+from tests.kind import cluster, deploy, docker, go, node_image, places, progress, versions
 from tests.kind.__main__ import main
 from tests.support.apiserver import ApiServer
 from tests.support.waiting import until
@@ -203,6 +203,46 @@ def test_without_an_image_the_chart_is_refused_and_nothing_is_called_skipped(
     assert "skipped" not in said.out
     assert main(["image"]) == 0
     assert "so the tests that need one are skipped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("theirs", [False, True], ids=["made here", "there before"])
+def test_a_foreign_cluster_loses_what_was_put_there_and_nothing_else(
+    theirs: bool, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy, "until_called", lambda _: None)
+    monkeypatch.setattr(docker, "answers", lambda: False)
+    steps = progress.Steps(tmp_path / "log")
+    with ApiServer.start(tmp_path / "server") as server:
+        environ = {"FOREWARN_KUBECONFIG": str(server.kubeconfig), "FOREWARN_IMAGE": "forewarn:1"}
+        foreign = cluster.up(steps, environ)
+        if theirs:
+            cluster.helm(foreign, "install", places.RELEASE, str(places.CHART), "--create-namespace")
+            cluster.kubectl(foreign.kubeconfig, "create", "namespace", deploy.DEMO)
+        for _ in range(2):
+            # Nothing runs here, so that nobody can wait for it.
+            deploy.install(steps, foreign, "--wait=false")
+            deploy.demo_namespace(foreign)
+        # Another cluster, used since, does not make it forgotten.
+        cluster.Cluster("offline", str(tmp_path / "kubeconfig")).save()
+        cluster.down(steps)
+        assert cluster.releases(foreign) == ([places.RELEASE] if theirs else [])
+        phase = "--output=jsonpath={range .items[*]}{.metadata.name} {.status.phase} {end}"
+        told = cluster.kubectl(foreign.kubeconfig, "get", "namespaces", phase).split()
+        phases = dict(zip(told[::2], told[1::2], strict=True))
+        wanted = "Active" if theirs else "Terminating"
+        assert (phases[places.NAMESPACE], phases[deploy.DEMO], phases["default"]) == (wanted, wanted, "Active")
+    assert list(state.parent.glob("*.json")) == []
+
+
+def test_a_foreign_cluster_that_is_gone_is_told_of_and_stops_no_cleaning(
+    tmp_path: Path, steps: progress.Steps, with_tools: None, state: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(docker, "answers", lambda: False)
+    cluster.Cluster("foreign", str(tmp_path / "gone")).save()
+    cluster.down(steps)
+    assert f"left on the cluster of {tmp_path}/gone: helm list: " in capsys.readouterr().out
+    assert not state.exists()
+    assert len(list(state.parent.glob("foreign-*.json"))) == 1
 
 
 def test_a_cluster_file_that_cannot_be_read_is_no_cluster(state: Path) -> None:
