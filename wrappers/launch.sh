@@ -11,20 +11,33 @@ forewarn=${FOREWARN:-forewarn}
 kubectl=${KUBECTL:-kubectl}
 work=$(mktemp -d) || exit 1
 declare -A plan=([quiet]=0)
-created=no watcher='' child='' state=''
+creating='' watcher='' child='' event='' phase='' code='' why=''
 
 say() { if ((plan[quiet] == 0)); then printf '%s\n' "$*" >&2; fi; }
 
+attached() { [[ ${plan[mode]} == @(interactive|foreground|script) ]]; }
+
+# What create has begun may happen whatever becomes of the connection: so its end is waited for, and what it printed is
+# deleted. A pod that was there before is none of ours, and create does not print it.
 finish() {
-    local code=$?
+    local result=$?
     trap - EXIT
     trap '' HUP INT TERM
+    if [[ -n $creating ]]; then
+        say "waiting for the end of $kubectl create"
+        timeout 30 tail -s 0.1 --pid="$creating" -f /dev/null ||
+            echo "error: $kubectl create did not end; it may yet create ${plan[name]}" >&2
+    fi
     for process in $watcher $child $(jobs -p); do kill "$process" 2>/dev/null; done
-    if [[ $created == yes ]]; then
-        "$kubectl" delete pod "${plan[name]}" --ignore-not-found --wait=false >/dev/null
+    if [[ -s $work/created ]]; then
+        if attached; then
+            "$kubectl" delete pod "${plan[name]}" --ignore-not-found --wait=false >/dev/null
+        elif ((result != 0)); then
+            echo "error: what was created is left: $kubectl delete $(paste -sd ' ' "$work/created") ends it" >&2
+        fi
     fi
     rm -rf "$work"
-    exit "$code"
+    exit "$result"
 }
 trap finish EXIT
 trap 'exit 129' HUP
@@ -38,12 +51,13 @@ run() {
     wait "$child"
 }
 
-# Prints EVENT|PHASE|EXIT-CODE|WHY-PENDING for every change of the pod, and DELETED at its end. Only a watch sees the exit
-# code of a pod that somebody else deletes: its object outlives the container by a moment.
+# Prints EVENT|PHASE|EXIT-CODE|WHY for every change of the pod, and DELETED at its end. Only a watch sees the exit code of
+# a pod that somebody else deletes: its object outlives the container by a moment.
 states() {
-    local found fields process='' told=no
-    fields='{.type}|{.object.status.phase}|{.object.status.containerStatuses[0].state.terminated.exitCode}'
-    fields+='|{.object.status.conditions[?(@.type=="PodScheduled")].message}{"\n"}'
+    local found fields process='' told=no pod=.object.status
+    local waiting="$pod.containerStatuses[0].state.waiting"
+    fields="{.type}|{$pod.phase}|{$pod.containerStatuses[0].state.terminated.exitCode}|{$pod.reason} {$pod.message}"
+    fields+=" {$pod.conditions[?(@.type==\"PodScheduled\")].message} {$waiting.reason} {$waiting.message}{\"\\n\"}"
     trap 'kill $process 2>/dev/null; exit' TERM
     while :; do
         if found=$("$kubectl" get pod "${plan[name]}" --ignore-not-found -o name 2>/dev/null); then
@@ -60,14 +74,24 @@ states() {
     echo 'DELETED|||'
 }
 
-# Reads states until one matches the pattern; false if none came for so many seconds.
+begun() { [[ $phase == Running ]] || ended; }
+
+# A pod may end without an exit code: its container was never started, or is gone with its node.
+ended() { [[ -n $code || $phase == @(Succeeded|Failed) || $event == DELETED ]]; }
+
+# Reads states until one is as asked for; false if none came for so many seconds.
 await() {
-    local seconds=$1 pattern=$2 told=''
-    while read -r -t "$seconds" state <&3; do
-        if [[ $state =~ $pattern || $state == DELETED* ]]; then return 0; fi
-        if [[ $state == *'|Pending|'* && ${state##*|} != "$told" ]]; then
-            told=${state##*|}
-            say "waiting${told:+: $told}"
+    local seconds=$1 asked=$2 line words told='|'
+    while read -r -t "$seconds" line <&3; do
+        [[ $line =~ ^(ADDED|MODIFIED|DELETED)\| ]] || continue # a later line of a message
+        IFS='|' read -r event phase code why <<<"$line"
+        read -ra words <<<"$why"
+        why=${words[*]}
+        if "$asked"; then return 0; fi
+        # The kubelet says by turns that it cannot pull an image, and that it will try again.
+        if [[ $phase == Pending && -n $why && $told != *"|$why|"* ]]; then
+            told+="$why|"
+            say "waiting: $why"
         fi
     done
     return 1
@@ -77,16 +101,16 @@ await() {
 # last lines. Each call goes on where the one before stopped, if it begins as that one did: of a container that is gone
 # already, the kubelet sends a sentence of its own as if it were the output.
 stream() {
-    local ended=no
+    local over=no
     : >"$work/output"
     while :; do
-        if [[ $state =~ \|[0-9]+\| || $state == DELETED* ]]; then ended=yes; fi
+        if ended; then over=yes; fi
         "$kubectl" logs --follow "${plan[name]}" 2>/dev/null |
             { head -c "$(stat -c %s "$work/output")" | cmp -s - "$work/output" && cat; } | tee -a "$work/output" &
         child=$!
         wait "$child"
-        if [[ $ended == yes ]]; then break; fi
-        await 2 '\|[0-9]+\|'
+        if [[ $over == yes ]]; then break; fi
+        await 2 ended
     done
 }
 
@@ -116,11 +140,11 @@ need() {
 }
 
 exit_code() {
-    local code=${state#*|*|}
-    code=${code%%|*}
     if [[ -z $code ]]; then
-        echo "error: ${plan[name]} was deleted before its exit code could be read" >&2
-        code=1
+        local how=ended
+        if [[ $event == DELETED ]]; then how="was deleted"; fi
+        echo "error: ${plan[name]} $how without an exit code${why:+: $why}" >&2
+        return 1
     fi
     return "$code"
 }
@@ -135,33 +159,28 @@ if [[ ${plan[mode]} == dump ]]; then
 fi
 
 need KUBECTL "$kubectl" kubectl
-"$kubectl" create -o name -f "$work/manifest" >"$work/created" || exit
+(
+    trap '' HUP INT # a dropped connection would end create, and not what it has begun
+    exec "$kubectl" create -o name -f "$work/manifest" >"$work/created"
+) <&0 &
+creating=$!
+wait "$creating"
+result=$?
+creating=''
+if ((result != 0)); then exit "$result"; fi
 say "$(paste -sd ' ' "$work/created") created"
-case ${plan[mode]} in
-background | batch | ssh)
+if ! attached; then
     cat "$work/created"
     [[ -z ${plan[port]} ]] || say "reach it: $kubectl port-forward ${plan[name]} ${plan[port]}"
     say "its output: $kubectl logs -f $(tail -n 1 "$work/created")"
     say "to end it: $kubectl delete $(paste -sd ' ' "$work/created")"
     exit
-    ;;
-esac
+fi
 
-created=yes
 exec 3< <(states)
 watcher=$!
-until await 3600 '\|(Running|Succeeded|Failed)\|'; do say "still waiting: $kubectl describe pod ${plan[name]} says for what"; done
-if [[ ${plan[mode]} == script || ${plan[mode]} == foreground ]]; then
-    stream
-    exit_code
-    exit
-fi
-if [[ $state != *'|Running||'* ]]; then
-    echo "error: ${plan[name]} ended before a shell could be opened: $state" >&2
-    "$kubectl" logs "${plan[name]}" >&2
-    exit 1
-fi
-if [[ -n ${plan[port]} ]]; then
+until await 3600 begun; do say "still waiting: $kubectl describe pod ${plan[name]} says for what"; done
+if [[ -n ${plan[port]} ]] && ! ended; then
     : >"$work/forward"
     forward &
     until here=$(grep -m1 -o '127.0.0.1:[0-9]*' "$work/forward") || ! kill -0 $! 2>/dev/null; do sleep 0.1; done
@@ -170,6 +189,16 @@ if [[ -n ${plan[port]} ]]; then
     else
         echo "warning: port ${plan[port]} of the session is not forwarded: $(tail -n 1 "$work/forward")" >&2
     fi
+fi
+if [[ ${plan[mode]} != interactive ]]; then
+    stream
+    exit_code
+    exit
+fi
+if ended; then
+    echo "error: ${plan[name]} ended before a shell could be opened${why:+: $why}" >&2
+    "$kubectl" logs "${plan[name]}" >&2
+    exit 1
 fi
 say "${plan[name]}: type exit to end the session"
 terminal=()

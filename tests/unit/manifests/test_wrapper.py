@@ -1,7 +1,7 @@
 """launch.sh where no cluster is needed: programs that are not there, and a port's forward that breaks.
 
 The forward needs a node; a stand-in for kubectl plays one that refuses the first connection. All else that a wrapper
-does with a cluster is tested on a real one, in tests/e2e/test_wrappers.py.
+does with a cluster is tested on a real one, in tests/integration/manifests and tests/e2e/test_wrappers.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ LAUNCH = Path(__file__).parents[3] / "wrappers/launch.sh"
 FOREWARN = Path(sys.executable).parent / "forewarn"
 KUBECTL = """\
 #!/bin/bash
-# create, a watch that says Running, a forward whose first connection is refused, a shell that waits for the second.
+# create, a watch that says Running, a forward whose first connection is refused, a shell or output that lasts until the
+# second, and then the end.
 cd "$(dirname "$0")" || exit
 case $1 in
 create) echo pod/session ;;
@@ -26,6 +27,8 @@ get)
         echo pod/session
     else
         echo 'ADDED|Running||'
+        until [[ -e over ]]; do sleep 0.1; done
+        echo 'MODIFIED|Succeeded|0|'
         exec sleep 60
     fi
     ;;
@@ -39,7 +42,10 @@ port-forward)
     if (($(wc -l <asked) == 1)); then exit 1; fi
     exec sleep 60
     ;;
-exec) until [[ -e broken ]] || (($(wc -l <asked) == 2)); do sleep 0.1; done ;;
+exec | logs)
+    until [[ -e broken ]] || (($(wc -l <asked) == 2)); do sleep 0.1; done
+    touch over
+    ;;
 delete) echo "$3" >>deleted ;;
 esac
 """
@@ -76,8 +82,9 @@ def kubectl(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_forward_that_breaks_is_begun_again_on_the_same_port(kubectl: Path) -> None:
-    done = launch_sh(KUBECTL=str(kubectl))
+@pytest.mark.parametrize("flags", [[], ["-S"], ["--profile", "jupyter"]], ids=" ".join)
+def test_a_forward_that_breaks_is_begun_again_on_the_same_port(kubectl: Path, flags: list[str]) -> None:
+    done = launch_sh(*flags, KUBECTL=str(kubectl))
     assert (kubectl.parent / "asked").read_text() == ":8888\n40123:8888\n"
     assert "port 8888 of the session is forwarded: 127.0.0.1:40123\n" in done.stderr
     assert done.returncode == 0
