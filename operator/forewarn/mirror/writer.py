@@ -192,6 +192,10 @@ class Writer:
             wait = self._turns.take(asyncio.get_running_loop().time())
             if wait:
                 await asyncio.sleep(wait)
+                if not line.owed or line.owed[0] is not first:
+                    # It was forgotten meanwhile.
+                    self._ready.put_nowait(key)
+                    continue
             outcome = await self._write(first)
             if outcome is not Outcome.LATER:
                 # It may have been forgotten meanwhile.

@@ -44,8 +44,8 @@ class Author:
 
 
 @asynccontextmanager
-async def writing(server: Server, author: Author) -> AsyncIterator[Writer]:
-    writer = Writer(cast("Api", server), author, 1000, "test")
+async def writing(server: Server, author: Author, rate: float = 1000) -> AsyncIterator[Writer]:
+    writer = Writer(cast("Api", server), author, rate, "test")
     task = asyncio.create_task(writer.run())
     writer.begin()
     try:
@@ -132,3 +132,15 @@ async def test_a_server_that_says_later_without_a_time_is_not_asked_at_once(afte
         assert server.asked == ["POST a"]
         server.refuses.clear()
         await eventually(lambda: author.became == ["refused a", "stored a"], "it is stored")
+
+
+async def test_what_waits_for_its_turn_is_not_written_by_a_mirror_that_stopped() -> None:
+    server, author = Server(), Author(2)
+    async with writing(server, author, rate=2) as writer:
+        for namespace in ("a", "b", "c"):
+            writer.put(owed(namespace))
+        await eventually(lambda: len(server.asked) == 2, "two writes")
+        writer.stop()
+        writer.begin()
+        await eventually(writer.idle.is_set, "nothing is owed")
+        assert server.asked == ["POST a", "POST b"]
