@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from dataclasses import dataclass
@@ -116,6 +117,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if sys.stdout is None:  # Python's way to say that it was closed by the caller
             raise UserError("standard output", "is closed")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A name that the terminal's encoding lacks is shown escaped.
+            sys.stdout.reconfigure(errors="backslashreplace")
         code = run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
     except UserError as error:

@@ -166,7 +166,7 @@ SETTINGS = (
         "",
         "labels that a pod must carry to be a session; empty takes every pod",
         labels,
-        (ADMISSION, MIRROR, CHECK, POLICY),
+        (ADMISSION, MIRROR, INJECT, CHECK, POLICY),
     ),
     Setting(
         "whole-map",

@@ -36,6 +36,8 @@ from forewarn.errors import UserError
 if TYPE_CHECKING:
     import ssl
 
+    from lightkube import AsyncClient
+
     from forewarn.admission.material import Renewal
     from forewarn.admission.review import Answer
 
@@ -73,7 +75,11 @@ async def _run(values: dict[str, Any], kubeconfig: str | None) -> int:
         readiness.set()
         certificate = asyncio.create_task(_follow_files(context, values["tls_cert"], values["tls_key"]))
     else:
-        certificate = asyncio.create_task(_keep(values, kubeconfig, _Served(context, metrics, readiness)))
+        # Imported late: with files of one's own none of it is needed, nor is a cluster.
+        from forewarn import kube
+
+        client = kube.async_client(kube.connect(kubeconfig))
+        certificate = asyncio.create_task(_keep(values, client, _Served(context, metrics, readiness)))
     listener = server.listen("--port", values["host"], values["port"])
     health_listener = server.listen("--health-port", values["host"], values["health_port"])
     with listener, health.serving(health_listener, metrics, readiness) as health_port:
@@ -117,14 +123,12 @@ class _Served:
             self._readiness.set("" if is_trusted else why)
 
 
-async def _keep(values: dict[str, Any], kubeconfig: str | None, served: _Served) -> None:
+async def _keep(values: dict[str, Any], client: AsyncClient, served: _Served) -> None:
     """Keep certificate, Secret and registration in step, for ever; a cluster that fails is tried again."""
-    # Imported late: with files of one's own none of it is needed, nor is a cluster.
     from forewarn import kube
     from forewarn.admission import keeper
 
     names = keeper.Names(values["namespace"], values["tls_secret"], values["service"], values["registration"])
-    client = kube.async_client(kube.connect(kubeconfig))
     keeping = keeper.Keeper(client, names, served, lambda: datetime.datetime.now(datetime.UTC))
     said = ""
     while True:

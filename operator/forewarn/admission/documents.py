@@ -80,7 +80,7 @@ def _values(source: str, text: str, line: int) -> Iterator[tuple[str, Any, bool]
 
 def _json_values(text: str) -> Iterator[tuple[str, Any, bool]]:
     """Yield the values of a text that holds JSON documents one after another."""
-    decoder, position = json.JSONDecoder(parse_constant=_no_json), 0
+    decoder, position = json.JSONDecoder(parse_float=goyaml.number, parse_constant=_no_json), 0
     while True:
         begin = len(text) - len(text[position:].lstrip())
         if begin == len(text):

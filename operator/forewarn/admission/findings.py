@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from forewarn import contract
 from forewarn.admission import processes
-from forewarn.admission.pod import mapping, sequence, string
+from forewarn.admission.pod import mapping, printable, sequence, string
 from forewarn.admission.podinfo import At
 
 if TYPE_CHECKING:
@@ -152,5 +152,5 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _cut(text: str) -> str:
-    clean = "".join(character if character.isprintable() else "?" for character in text)
+    clean = printable(text)
     return clean if len(clean) <= LONGEST else clean[: LONGEST - 1] + "…"

@@ -121,10 +121,13 @@ def plain(text: str) -> Any:
     bare = text.replace("_", "")
     if (whole := _whole(bare)) is not None:
         return whole
-    if _FLOAT.fullmatch(bare):
-        number = float(bare)
-        return int(number) if number.is_integer() and abs(number) < 2**63 else number
-    return text
+    return number(bare) if _FLOAT.fullmatch(bare) else text
+
+
+def number(text: str) -> int | float:
+    """Return the value of a number with a point or an exponent: kubectl sends a whole one as a whole number."""
+    value = float(text)
+    return int(value) if value.is_integer() and abs(value) < 2**63 else value
 
 
 def _whole(text: str) -> int | None:

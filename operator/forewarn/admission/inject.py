@@ -102,7 +102,7 @@ def decide_readable(
     if not in_scope(mapping(pod), settings.pod_selector):
         return NOTHING
     if pod.get("spec") is None:
-        return NOTHING
+        raise Malformed("it has no spec")
     spec = mapping(pod["spec"])
     if is_windows(spec):
         return Decision((), (findings.windows(),))

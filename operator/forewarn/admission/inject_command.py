@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     settings.add_flags(parser, settings.INJECT)
     arguments = parser.parse_args(argv)
     values = settings.resolve(settings.INJECT, vars(arguments), os.environ)
-    inject = InjectSettings(values["annotation_prefix"], values["whole_map"])
+    inject = InjectSettings(values["annotation_prefix"], values["whole_map"], values["pod_selector"])
     extra = templates.parse_path(arguments.pod_template) if arguments.pod_template else None
     # All is read and decided before the first byte is written: a mistake in the last file leaves nothing half done.
     results = []
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
         results.append((source, text, changed))
     for position, (source, text, changed) in enumerate(results):
         if arguments.diff:
-            sys.stdout.writelines(_diff(source, text, changed))
+            _write("".join(_diff(source, text, changed)))
             continue
         # Two files in one stream are two documents.
         if position and not changed.startswith("---"):
@@ -97,13 +97,14 @@ def inject_text(
     Raises ``UserError`` with file and line for a stream that cannot be read.
     """
     bom = "\ufeff" if text.startswith("\ufeff") else ""
-    parts, warnings = [bom], []
+    parts, warnings, named = [bom], [], extra is None
     for document in documents.read(source, text[len(bom) :]):
         edits, owners = [], []
         for found in templates.find(document.value, extra):
             if isinstance(found, templates.Note):
                 warnings.append(f"{found.owner}: {found.text}")
                 continue
+            named = named or found.named
             try:
                 decision = decide_readable(found.pod, inject, found.claims)
             except Malformed as error:
@@ -118,6 +119,8 @@ def inject_text(
             new, more = _rewritten(source, document, edits)
             warnings += [f"{owners[0]}: {warning}" for warning in more]
         parts += [document.head, new]
+    if not named:
+        warnings.append(templates.nothing_there(source))
     return "".join(parts), warnings
 
 

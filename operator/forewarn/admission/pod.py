@@ -58,6 +58,11 @@ def integer(value: Any) -> int | None:
     return value
 
 
+def printable(text: str) -> str:
+    """Return a text of the user's in one line that every terminal takes: ``?`` for what cannot be printed."""
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def pointer(*tokens: str | int) -> str:
     """Return the JSON pointer (RFC 6901) of a path; ``~`` and ``/`` in a key are escaped."""
     return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)

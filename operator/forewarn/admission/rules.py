@@ -128,8 +128,8 @@ RULES = (
     Rule(
         "unreadable",
         Kind.UNTOUCHED,
-        "A pod that the API server would refuse anyway (also one without containers): it says so better than we could. "
-        "`inject` passes it through with a warning, `check` fails.",
+        "A pod that the API server would refuse anyway (also one without a spec or containers): it says so better than "
+        "we could. `inject` passes it through with a warning, `check` fails.",
         ("malformed", "no-containers", "containers-null"),
     ),
     Rule("host-network", Kind.PROMISED, "A hostNetwork pod is treated like any other.", ("host-network",)),

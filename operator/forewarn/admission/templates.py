@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from forewarn.admission.pod import printable
 from forewarn.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,13 +45,14 @@ ANY = "*"
 class Template:
     """One pod template: what owns it (``Job/train``, with the role where it has several), its path, and its claims.
 
-    ``pod`` is as it was written, which may be anything.
+    ``pod`` is as it was written, which may be anything. ``named`` is whether ``--pod-template`` names its place.
     """
 
     owner: str
     path: Path
     pod: Any
     claims: tuple[str, ...] = ()
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ def parse_path(text: str) -> Path:
     return tuple(word.replace("~1", "/").replace("~0", "~") for word in words)
 
 
+def nothing_there(source: str) -> str:
+    """Say that ``--pod-template`` names a place that no document of a file has."""
+    return f"{source}: no document has a pod template at --pod-template"
+
+
 def find(document: Any, extra: Path | None = None, where: Path = ()) -> Iterator[Template | Note]:
     """Yield the pod templates of one document, in its order; ``extra`` is where a kind that is not known has one."""
     if not isinstance(document, Mapping):
@@ -90,7 +97,7 @@ def find(document: Any, extra: Path | None = None, where: Path = ()) -> Iterator
                 named = {"apiVersion": version, **item, "kind": kind[:-4]}
             yield from find(named, extra, (*where, "items", index))
         return
-    owner = f"{kind or 'object'}/{_name(document)}"
+    owner = printable(f"{kind or 'object'}/{_name(document)}")
     known = _is_kubernetes_own(kind, version)
     if kind == "DaemonSet" and known:
         yield Note(owner, "a DaemonSet's pods are no sessions: passed through")
@@ -105,8 +112,8 @@ def find(document: Any, extra: Path | None = None, where: Path = ()) -> Iterator
     claims = tuple(_claims(document)) if kind == "StatefulSet" and known else ()
     for pattern in patterns:
         for path, roles_of, pod in _walk(document, pattern, certain=pattern is not extra):
-            label = " ".join((owner, *roles_of))
-            yield Template(label, (*where, *path), pod, claims)
+            label = printable(" ".join((owner, *roles_of)))
+            yield Template(label, (*where, *path), pod, claims, named=pattern is extra)
 
 
 def _is_kubernetes_own(kind: str, version: str) -> bool:
@@ -130,10 +137,7 @@ def _claims(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_pod(value: Any, certain: bool) -> bool:
     """Whether to look at a value as a pod; where a pod template is ``certain``, also at what cannot be one."""
-    if not isinstance(value, Mapping):
-        return certain and value is not None
-    spec = value.get("spec")
-    return spec is not None if certain else isinstance(spec, Mapping)
+    return value is not None if certain else isinstance(value, Mapping) and isinstance(value.get("spec"), Mapping)
 
 
 def _walk(place: Any, pattern: Path, certain: bool) -> Iterator[tuple[Path, tuple[str, ...], Any]]:

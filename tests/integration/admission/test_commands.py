@@ -43,6 +43,33 @@ def test_check_looks_at_the_pods_of_session_namespaces(
     assert [(row["object"], row["seesWarnings"]) for row in rows] == [(f"Pod/{pod['metadata']['name']}", False)]
 
 
+def test_check_says_in_which_namespace_each_pod_is(
+    api_server: ApiServer, session_namespace: str, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = {**BARE, "metadata": {"name": "train"}}
+    flags = ["--kubeconfig", str(api_server.kubeconfig)]
+    for each in (session_namespace, namespace):
+        flags += ["-n", each]
+        create(api_server, each, pod)
+    assert cli.main(["check", *flags]) == 1
+    heads = [line.partition(": does")[0] for line in capsys.readouterr().out.splitlines() if ": does" in line]
+    assert heads == [f"{each}: Pod/train" for each in (session_namespace, namespace)]
+
+
+def test_check_says_where_there_is_nothing_to_look_at(
+    api_server: ApiServer, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = ["--kubeconfig", str(api_server.kubeconfig)]
+    assert cli.main(["check", "-n", "no-such-namespace", *cluster]) == 2
+    printed = capsys.readouterr().err
+    assert "no-such-namespace" in printed
+    assert printed.count("\n") == 1
+    assert cli.main(["check", "-n", namespace, *cluster]) == 0
+    assert capsys.readouterr().err == f"no pods in {namespace}\n"
+    assert cli.main(["check", "-A", "--sessions-label", "nobody/has=this", *cluster]) == 0
+    assert capsys.readouterr().err == "no session namespace\n"
+
+
 def test_check_says_who_may_not_list_pods(
     api_server: ApiServer, namespace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

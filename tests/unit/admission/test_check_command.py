@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tests.unit.admission import corpus, generated
 from tests.unit.admission.test_review import ask, valid
 
 SETTINGS = InjectSettings()
+CONTAINERS = "{containers: [{name: a, image: b}]}"
 
 
 def check(capsys: pytest.CaptureFixture[str], name: str, *flags: str) -> tuple[int, str]:
@@ -36,6 +39,68 @@ def test_a_bare_pod_is_not_and_every_reason_is_told(capsys: pytest.CaptureFixtur
         "  no podinfo at /etc/podinfo in main: warnings cannot be read (mount)",
         "  the grace is 30 s (the default), below 600 s (grace)",
     ]
+
+
+def test_each_verdict_names_its_file_where_several_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(f"kind: Pod\nmetadata: {{name: train}}\nspec: {CONTAINERS}\n")
+    files = [str(tmp_path / f"{name}.yaml") for name in ("a", "b")]
+    assert cli.main(["check", "-f", files[0], "-f", files[1]]) == 1
+    said = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert said == [f"{file}: Pod/train: does NOT see warnings, does NOT survive a stop" for file in files]
+
+
+def test_a_path_that_names_no_pod_template_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "ray.yaml"
+    text = f"kind: RayCluster\nspec: {{head: {{template: {{spec: {CONTAINERS}}}}}}}\n"
+    file.write_text(text)
+    for command in ("check", "inject"):
+        cli.main([command, "-f", str(file), "--pod-template", "spec.head.template"])
+        assert "--pod-template" not in capsys.readouterr().err
+        assert cli.main([command, "-f", str(file), "--pod-template", "spec.heads.template"]) == 0
+        assert f"{file}: no document has a pod template at --pod-template\n" in capsys.readouterr().err
+    assert inject_text("f", text, SETTINGS, ("spec", "heads", "template"))[0] == text
+
+
+def test_inject_leaves_what_the_pod_selector_does_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(f"kind: Pod\nmetadata: {{labels: {{a: c}}}}\nspec: {CONTAINERS}\n")
+    monkeypatch.setenv("FOREWARN_POD_SELECTOR", "a=b")
+    assert cli.main(["inject", "-f", str(file)]) == 0
+    assert capfd.readouterr().out == file.read_text()
+    assert cli.main(["inject", "-f", str(file), "--pod-selector", "a=c"]) == 0
+    assert "podinfo" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("spelled", "good"), [("600.0", True), ("6e2", True), ("30.0", False), ("1.5", False)])
+def test_a_whole_number_with_a_point_is_whole_in_json_as_in_yaml(spelled: str, good: bool) -> None:
+    pod = corpus.load("complete").pod
+    pod["spec"]["terminationGracePeriodSeconds"] = "SPELLED"
+    for text in (json.dumps(pod, indent=1), "# YAML\n" + json.dumps(pod)):
+        (row,) = check_command.check_text("file", text.replace('"SPELLED"', spelled), SETTINGS)
+        assert row.verdict.good is good
+        assert ("unreadable" in [each.rule for each in row.verdict.findings]) is (spelled == "1.5")
+
+
+@pytest.mark.parametrize("name", ["\u00e9\u4e2d", "a\ufffeb", "\ud800", "a\nb"])
+def test_no_name_breaks_the_output_nor_its_lines(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "pod.json"
+    container = {"name": "main", "command": ["sleep", "infinity"]}
+    file.write_text(json.dumps({"kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}))
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    for arguments, code in (
+        (["check"], 1),
+        (["check", "--format", "json"], 1),
+        (["inject"], 0),
+        (["inject", "--diff"], 0),
+    ):
+        argv = [sys.executable, "-m", "forewarn.cli", *arguments, "-f", str(file)]
+        ran = subprocess.run(argv, capture_output=True, env=environment, timeout=60, check=False)
+        assert (ran.returncode, ran.stderr.count(b"\n")) == (code, 0 if "json" in arguments else 1), ran.stderr
+        if "json" in arguments:
+            json.loads(ran.stdout)
 
 
 def test_json_has_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +125,6 @@ def test_what_cannot_run_is_not_good(name: str, capsys: pytest.CaptureFixture[st
     assert "the pod cannot be read: " in out
 
 
-CONTAINERS = "{containers: [{name: a, image: b}]}"
 UNREADABLE = [
     *(
         f"{{metadata: {{name: x, {field}}}, spec: {CONTAINERS}}}"
@@ -77,6 +141,8 @@ UNREADABLE = [
     f"{{metadata: text, spec: {CONTAINERS}}}",
     f"{{metadata: [1], spec: {CONTAINERS}}}",
     "{metadata: {name: x}, spec: 5}",
+    "{metadata: {name: x}, spec: null}",
+    "{metadata: {name: x}}",
     "{metadata: {name: x}, spec: []}",
     "{metadata: {name: x}, spec: {containers: [5]}}",
     "{metadata: {name: x}, spec: {os: 5, containers: [{name: a, image: b}]}}",
@@ -131,7 +197,7 @@ def test_a_file_beside_the_cluster_is_refused(tmp_path: Path, capsys: pytest.Cap
 def test_a_cluster_without_the_client_library_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "lightkube.resources.core_v1", None)
+    monkeypatch.setitem(sys.modules, "lightkube", None)
     assert cli.main(["check", "-A"]) == 2
     assert "pip install 'forewarn[operator]'" in capsys.readouterr().err
 
