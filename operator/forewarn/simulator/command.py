@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ from forewarn_manifests import flags
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from lightkube.config.kubeconfig import SingleConfig
 
@@ -58,8 +61,12 @@ def main(argv: list[str]) -> int:
     around = surroundings(keys, arguments.image or os.environ.get(IMAGE_VARIABLE) or None)
     read = scenario.read(Path(arguments.scenario), around)
     if arguments.check:
-        print(f"{arguments.scenario}: {len(read.pods)} pods, {len(read.steps)} steps, nothing wrong")
+        steps = sum(not step.prelude for step in read.steps)
+        counts = f"{report.counted(len(read.pods), 'pod')}, {report.counted(steps, 'step')}"
+        print(f"{arguments.scenario}: {counts}, nothing wrong")
         return 0
+    if arguments.failures:
+        takes_files(arguments.failures)
     config = kube.connect(arguments.kubeconfig, arguments.context)
     environ = dict(os.environ)
     if arguments.kubeconfig:
@@ -83,14 +90,28 @@ def surroundings(keys: Keys, image: str | None) -> scenario.Surroundings:
     return scenario.Surroundings(render, keys, image, tuple(reason.name for reason in catalogue.Reason))
 
 
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError("--failures", f"{folder} takes no files: {error.strerror}", "allowed: a folder") from None
+
+
+def takes_files(folder: Path) -> None:
+    """Make a folder, if need be, and prove that it takes a file; ``UserError`` where it does not."""
+    with _explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
 def keep(folder: Path, files: dict[str, str]) -> None:
     """Write files into a folder and say so on stderr; ``UserError`` where it takes none."""
-    try:
+    with _explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(text)
-    except OSError as error:
-        raise UserError("--failures", f"{folder} takes no files: {error.strerror}", "allowed: a folder") from None
     print(f"kept for a closer look: {folder}", file=sys.stderr)
 
 

@@ -88,13 +88,18 @@ def summary(played: Played) -> list[str]:
     wanted = sum(step.expectation for step, _ in steps)
     lines += [f"left behind: {what}" for what in played.left]
     if played.passed:
-        lines.append(f"passed: {met} of {wanted} expectations met" if wanted else "passed")
+        lines.append(f"passed: {met} of {counted(wanted, 'expectation')} met" if wanted else "passed")
         return lines
     failed = [(step, progress) for step, progress in steps if progress.stage is Stage.FAILED]
-    never = sum(progress.stage is not Stage.DONE for _, progress in steps) - len(failed)
-    lines.append(f"FAILED: {met} of {wanted} expectations met, {never} steps not done")
+    never = sum(progress.stage not in (Stage.DONE, Stage.FAILED) and not step.prelude for step, progress in steps)
+    lines.append(f"FAILED: {met} of {counted(wanted, 'expectation')} met, {counted(never, 'step')} not done")
     lines += [f"  {step.place}: {step.verb}{_of(played, step)}: {progress.detail}" for step, progress in failed]
     return lines
+
+
+def counted(number: int, of: str) -> str:
+    """Write a number of things: ``1 step``, ``2 steps``."""
+    return f"{number} {of}" if number == 1 else f"{number} {of}s"
 
 
 def _of(played: Played, step: model.Step) -> str:

@@ -189,7 +189,7 @@ async def test_a_failed_expectation_is_exit_1_named_last_and_cleaned_up(
     code, out, err = await (await start(text, "--failures", str(tmp_path / "kept"))).end()
     assert code == 1
     first, second = out.splitlines()[-2:]
-    assert first == "FAILED: 0 of 1 expectations met, 1 steps not done"
+    assert first == "FAILED: 0 of 1 expectation met, 1 step not done"
     assert second.endswith(":14: expect-event: 0 TerminationWarning of 1 or more after 0.5 s")
     assert await pods(client, namespace) == []
     assert {path.name for path in (tmp_path / "kept").iterdir()} == {

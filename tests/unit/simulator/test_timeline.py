@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import json
 import subprocess
@@ -161,6 +162,16 @@ def test_the_table_tells_the_story() -> None:
 def test_what_failed_stands_in_the_last_lines() -> None:
     last = shown(played(False, *HISTORY)).splitlines()[-2:]
     assert last == ["FAILED: 0 of 0 expectations met, 0 steps not done", "  s.yaml:3: preempt: why not"]
+
+
+def test_what_the_scenario_does_not_say_is_not_counted_among_its_steps() -> None:
+    (step,) = SCENARIO.steps
+    prelude = dataclasses.replace(step, prelude=True)
+    scenario = dataclasses.replace(SCENARIO, steps=(prelude, prelude, step))
+    stages = (controller.Stage.FAILED, controller.Stage.WAITING, controller.Stage.WAITING)
+    state = controller.State(tuple(controller.Progress(stage) for stage in stages), T0, T0)
+    lines = report.summary(Played(scenario, "team", state, World()))
+    assert lines[0] == "FAILED: 0 of 0 expectations met, 1 step not done"
 
 
 def test_square_brackets_of_a_log_are_no_markup() -> None:
