@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,15 @@ def test_check_says_who_may_not_list_pods(
     assert printed.out == ""
     assert "cannot list pods" in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_run_admission_opens_no_port_where_there_is_no_kubeconfig(
+    tmp_path: Path,
+) -> None:
+    none = str(tmp_path / "none")
+    argv = [sys.executable, "-m", "forewarn.cli", "run", "admission", "--host=127.0.0.1", "--port=0", "--health-port=0"]
+    ran = subprocess.run([*argv, f"--kubeconfig={none}"], capture_output=True, text=True, check=False, timeout=30)
+    assert ran.returncode == 2
+    (line,) = (ran.stdout + ran.stderr).splitlines()
+    assert line.startswith("error: ")
+    assert none in line
