@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from cryptography import x509
 from lightkube.resources.core_v1 import Pod, Secret
 
 from forewarn import contract, kube
-from forewarn.admission import keeper
 from forewarn.admission.audit import sees_podinfo
 from tests.kind.places import NAMESPACE
 from tests.support.cluster import Cluster
@@ -101,6 +103,23 @@ def certificate(cluster: Cluster) -> str:
     return str(data.get("tls.crt", ""))
 
 
+def all_serve(cluster: Cluster, served: str) -> bool:
+    """Whether every replica says that it serves this certificate (as it stands in the Secret), by when that ends."""
+    ends = x509.load_pem_x509_certificate(base64.b64decode(served)).not_valid_after_utc.timestamp()
+    return all(ends == serves_until(cluster, pod["metadata"]["name"]) for pod in replicas(cluster))
+
+
+def replicas(cluster: Cluster) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.get(NAMESPACE, "pods", selector=LABEL)
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+def serves_until(cluster: Cluster, pod: str) -> float:
+    told = cluster.kubectl("get", f"--raw=/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8080/proxy/metrics")
+    (line,) = re.findall(r"^forewarn_admission_certificate_end_timestamp_seconds (\S+)$", told, re.MULTILINE)
+    return float(line)
+
+
 @pytest.mark.disruptive
 def test_an_upgrade_and_a_new_certificate_under_a_stream_of_creations_miss_no_pod(
     operator: Cluster, session_namespace: str
@@ -116,8 +135,7 @@ def test_an_upgrade_and_a_new_certificate_under_a_stream_of_creations_miss_no_po
         at = f"--namespace={NAMESPACE}"
         operator.kubectl("patch", "secret", "forewarn-admission-tls", at, "--type=merge", f"--patch={patch}")
         operator.until(lambda: certificate(operator) not in ("", before), "a new certificate", 60)
-        # Every replica loads it within two rounds of its keeper.
-        time.sleep(2 * keeper.EVERY + 2)
+        operator.until(lambda: all_serve(operator, certificate(operator)), "the new certificate in every replica", 60)
         operator.until(stream.went_on(60), "a minute of creations")
     assert stream.failed == []
     assert len(stream.made) / stream.seconds > 20
@@ -165,6 +183,7 @@ def killer(cluster: Cluster) -> dict[str, Any]:
         "securityContext": {"privileged": True, "runAsUser": 0},
     }
     spec = {
+        "nodeName": replicas(cluster)[0]["spec"]["nodeName"],
         "hostPID": True,
         "restartPolicy": "Never",
         "containers": [container],

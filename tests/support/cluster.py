@@ -92,6 +92,26 @@ class Cluster(made.Cluster):
     def _has(self, namespace: str, kind: str, name: str) -> bool:
         return bool(self.kubectl("get", kind, name, f"--namespace={namespace}", "--ignore-not-found").strip())
 
+    def why_no_host_path(self, namespace: str) -> str:
+        """Return why pods of a namespace may not use a directory of their node; nothing where they may."""
+        volumes = [{"name": "home", "hostPath": {"path": "/var/tmp", "type": "Directory"}}]
+        spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks"}, "spec": spec}
+        try:
+            self._kubectl(("create", "-f", "-", f"--namespace={namespace}", "--dry-run=server"), json.dumps(pod))
+        except RuntimeError as error:
+            return f"this cluster takes no pod with a hostPath: {error}" if "hostPath" in str(error) else ""
+        return ""
+
+    def why_not_one_node(self) -> str:
+        """Return why a pod may come to another node than the one before it; nothing where there is one for all."""
+        open_nodes = [
+            node["metadata"]["name"]
+            for node in self.get("", "nodes")
+            if not any(taint["effect"] != "PreferNoSchedule" for taint in node["spec"].get("taints", ()))
+        ]
+        return f"one node is needed, and this cluster has {len(open_nodes)}" if len(open_nodes) > 1 else ""
+
     def until(self, look: Callable[[], T | Literal[False] | None], what: str, seconds: float = 90.0) -> T:
         """Wait as ``waiting.until`` does, but look less often: each look is a run of kubectl."""
         return until(look, what, seconds, every=0.25)
