@@ -71,19 +71,39 @@ class Heeding:
         self.loop = Loop(store, write=write, **self._options)
         self.loop.__enter__()
 
+    def on_train_batch_start(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """Begin no step after a validation in which it was asked to stop."""
+        self._leave_loops(trainer)
+
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Look, save if it is time, stop if it is asked."""
         self._look(trainer)
+        self._leave_loops(trainer)
 
     def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Look in a validation too, which may be long; before training there is nothing to save."""
         if not trainer.sanity_checking:
             self._look(trainer)
 
+    def on_train_epoch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
+        """Keep those who act on an epoch's end (early stopping, best models) from an epoch that is cut short."""
+        self._leave_loops(trainer)
+
     def _look(self, trainer: Any) -> None:
-        if self.loop is not None and self.loop.step(trainer.global_step, _nothing, epoch=trainer.current_epoch):
+        # A validation in which it was asked to stop is finished, since half of one is no metric; it is saved already.
+        if self.loop is None or self.loop.stopped:
+            return
+        if self.loop.step(trainer.global_step, _nothing, epoch=trainer.current_epoch):
             trainer.should_stop = True
             self.exit_code = self.loop.exit_code
+
+    def _leave_loops(self, trainer: Any) -> None:
+        """End the loop that calls, as Lightning's loops let it be ended.
+
+        For ``should_stop`` alone Lightning validates first, and trains on up to its ``min_epochs``.
+        """
+        if self.loop is not None and self.loop.stopped and not trainer.validating:
+            raise StopIteration
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Stop listening."""

@@ -101,9 +101,19 @@ class Heeding:
         if look.stop:
             control.should_training_stop = True
             self.exit_code = contract.EXIT_STOPPED
+            # An evaluation may take longer than there is.
+            control.should_evaluate = False
+        if (look.fired or look.stop) and self._ranks.rank == 0:
+            log.warning("forewarn: step %d, %s; %s", step, look.why, "stopping" if look.stop else "going on")
         if control.should_save and heed is not None:
             self._begun = time.monotonic()
             heed.schedule.restart(heed.tick())
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Once it stops, take an epoch that is cut short for no whole one, which asks for an evaluation and a save."""
+        del args, state
+        if self.exit_code:
+            control.should_evaluate = control.should_save = False
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Mark the checkpoint whole."""

@@ -110,6 +110,75 @@ def test_lightning_under_its_other_name(tmp_path):
     assert [checkpoint.step for checkpoint in CheckpointStore(tmp_path / "checkpoints").checkpoints()] == [5]
 
 
+VALIDATING = """
+import os, signal, sys, torch
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from forewarn.inpod.lightning import callback
+from forewarn.inpod.volume import Volume
+torch.set_num_threads(1)
+pl.seed_everything(1)
+when, step, batch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+volume = Volume("podinfo"); volume.write_podinfo({})
+def cue():
+    if when == "warning":
+        volume.write_podinfo({"termination-warning-at": "2026-11-29T19:30:00Z"})
+    elif when == "SIGTERM":
+        os.kill(os.getpid(), signal.SIGTERM)
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__(); self.layer = torch.nn.Linear(4, 1)
+    def training_step(self, given, index):
+        print("step", self.trainer.global_step + 1, flush=True)
+        if (self.trainer.global_step + 1, -1) == (step, batch):
+            cue()
+        return self.layer(given[0]).square().mean()
+    def validation_step(self, given, index):
+        print("validation", index, flush=True)
+        self.log("loss", self.layer(given[0]).square().mean())
+        if (self.trainer.global_step, index) == (step, batch):
+            cue()
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+rows = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(32, 4)), batch_size=4)
+heed = callback("checkpoints")
+monitors = [EarlyStopping("loss"), ModelCheckpoint("best", monitor="loss")]
+trainer = pl.Trainer(max_epochs=3, min_epochs=2, callbacks=[*monitors, heed], logger=False, accelerator="cpu",
+                     num_sanity_val_steps=0, enable_progress_bar=False, enable_model_summary=False)
+trainer.fit(Module(), rows, rows, ckpt_path=heed.newest())
+sys.exit(heed.exit_code)
+"""
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("when", "step", "batch", "validated"),
+    [
+        ("warning", 5, -1, 0),
+        ("warning", 8, 2, 8),
+        ("SIGTERM", 5, -1, 0),
+        ("SIGTERM", 8, 2, 3),
+    ],
+)
+def test_lightning_stops_with_one_save_and_begins_no_validation(tmp_path, when, step, batch, validated):
+    """Told to stop, Lightning itself would validate first, and with ``min_epochs`` train on."""
+    pytest.importorskip("lightning", reason="run by make inpod")
+    program = tmp_path / "program.py"
+    program.write_text(VALIDATING)
+    done = run(program, when, step, batch, cwd=tmp_path, PODINFO=str(tmp_path / "podinfo"))
+    assert done.returncode == 75, done.stderr
+    lines = done.stdout.splitlines()
+    assert [lines.count(f"step {number}") for number in (step, step + 1)] == [1, 0]
+    assert sum(line.startswith("validation") for line in lines) == validated
+    # Numbers are given in turn: a second save would be 000002.
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == [f"000001-step-{step}"]
+    if batch < 0:
+        again = run(program, "nothing", 0, 0, cwd=tmp_path, PODINFO=str(tmp_path / "podinfo"))
+        assert again.returncode == 0, again.stderr
+        assert again.stdout.splitlines()[0] == f"step {step + 1}"
+
+
 TRANSFORMERS = """
 import os, signal, sys, torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -129,6 +198,10 @@ class Tell(TrainerCallback):
             volume.write_podinfo({"termination-warning-at": "2026-11-29T19:30:00Z"})
         if state.global_step + 1 == term_at:
             os.kill(os.getpid(), signal.SIGTERM)
+    def on_save(self, args, state, control, **_):
+        print("saved", state.global_step, flush=True)
+    def on_evaluate(self, args, state, control, **_):
+        print("evaluated", state.global_step, flush=True)
     def on_log(self, args, state, control, logs=None, **_):
         if "loss" in logs:
             print(f"step {state.global_step} loss {logs['loss']}", flush=True)
@@ -137,8 +210,9 @@ rows = [{"x": torch.randn(4)} for _ in range(32)]
 heed = callback(stop_on_warning=stop)
 arguments = TrainingArguments(
     "out", max_steps=24, per_device_train_batch_size=4, save_strategy="no", save_total_limit=2, logging_steps=1,
-    report_to=[], disable_tqdm=True, use_cpu=True, remove_unused_columns=False, seed=1, learning_rate=0.01)
-trainer = Trainer(Model(), arguments, train_dataset=rows, callbacks=[Tell(), heed])
+    report_to=[], disable_tqdm=True, use_cpu=True, remove_unused_columns=False, seed=1, learning_rate=0.01,
+    eval_strategy=sys.argv[4] if len(sys.argv) > 4 else "no", eval_steps=1, prediction_loss_only=True)
+trainer = Trainer(Model(), arguments, train_dataset=rows, eval_dataset=rows, callbacks=[Tell(), heed])
 trainer.train(resume_from_checkpoint=newest("out"))
 sys.exit(heed.exit_code)
 """
@@ -172,6 +246,23 @@ def test_transformers_saves_stops_and_resumes_with_the_same_losses(tmp_path):
     assert last.returncode == 0, last.stderr
     assert min(losses(last.stdout)) == 9
     assert {**losses(first.stdout), **losses(second.stdout), **losses(last.stdout)} == losses(whole.stdout)
+
+
+@pytest.mark.torch
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("warn_at", "term_at", "evaluate"), [(5, 0, "steps"), (0, 5, "epoch")])
+def test_transformers_says_why_it_stops_saves_once_and_evaluates_no_more(tmp_path, warn_at, term_at, evaluate):
+    pytest.importorskip("transformers", reason="run by make inpod")
+    program = tmp_path / "program.py"
+    program.write_text(TRANSFORMERS)
+    podinfo = str(tmp_path / "podinfo")
+    done = run(program, warn_at, term_at, "stop", evaluate, cwd=tmp_path, PODINFO=podinfo, HF_HUB_OFFLINE="1")
+    assert done.returncode == 75, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("saved")] == ["saved 5"]
+    evaluated = [f"evaluated {step}" for step in range(1, 5)] if evaluate == "steps" else []
+    assert [line for line in lines if line.startswith("evaluated")] == evaluated
+    assert f"forewarn: step 5, {'termination warning' if warn_at else 'SIGTERM'}; stopping" in done.stderr
 
 
 @pytest.mark.torch
