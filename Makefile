@@ -98,7 +98,7 @@ locks: setup ## write the lock files anew from pyproject.toml
 	@$(BIN)/uv pip compile -q locks/inpod-test.in --generate-hashes --universal --python-version 3.9 --no-annotate -o locks/inpod-test.txt
 	@$(BIN)/uv pip compile -q locks/torch.in --generate-hashes --python-version 3.11 --python-platform x86_64-manylinux_2_28 --no-annotate -o locks/torch.txt
 
-clean: .python ## remove this checkout's cluster and images, .venv, build/, the tools' caches; stop Docker if we started it and it is idle
+clean: .python ## cluster-down, and remove this checkout's images, .venv, build/, the tools' caches; stop Docker if we started it and it is idle
 	@$(KIND) clean
 	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
