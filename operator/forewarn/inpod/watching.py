@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 import os
 import select
 import threading
@@ -23,6 +24,10 @@ log = logging.getLogger("forewarn")
 
 POLL_SECONDS = 20.0
 """Between two looks where nothing tells of a change; also beside inotify, since a look costs a microsecond."""
+
+
+LONGEST_SECONDS = 86400.0
+"""The longest wait; the system's own limit is a number of milliseconds that fits 31 bits."""
 
 
 class Change(enum.Enum):
@@ -59,6 +64,8 @@ class Watch:
     def __init__(self, podinfo: PodInfo, callbacks: Mapping[Change, Callable[[Facts], object]], poll: float) -> None:
         self._podinfo, self._callbacks, self._poll = podinfo, dict(callbacks), poll
         self._read_end, self._write_end = os.pipe()
+        # Held around the write and the closing of the pipe: its number may be another file's afterwards.
+        self._pipe, self._closed = threading.Lock(), False
         self._facts, self._at = Facts(), datetime.now(UTC)
         self._thread = threading.Thread(target=self._run, name="forewarn-watch", daemon=True)
         self._thread.start()
@@ -73,10 +80,12 @@ class Watch:
 
     def close(self) -> None:
         """End the thread; no callback runs after this, unless it is called from one."""
-        if self._thread.is_alive():
-            os.write(self._write_end, b"x")
-            if self._thread is not threading.current_thread():
-                self._thread.join()
+        with self._pipe:
+            if not self._closed:
+                self._closed = True
+                os.write(self._write_end, b"x")
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
     def _run(self) -> None:
         heard: int | None = None
@@ -86,7 +95,7 @@ class Watch:
                 if heard is None and inotify.hears(self._kind()):
                     heard = inotify.open_on(self._podinfo.directory)
                 self._look()
-                ready = select.select([self._read_end, *([] if heard is None else [heard])], [], [], self._pause())[0]
+                ready = self._wait(heard)
                 if self._read_end in ready:
                     return
                 if heard in ready and heard is not None:
@@ -95,9 +104,20 @@ class Watch:
                         os.close(heard)
                         heard = None
         finally:
-            for descriptor in (heard, self._read_end, self._write_end):
-                if descriptor is not None:
-                    os.close(descriptor)
+            if heard is not None:
+                os.close(heard)
+            with self._pipe:
+                self._closed = True
+                os.close(self._read_end)
+                os.close(self._write_end)
+
+    def _wait(self, heard: int | None) -> set[int]:
+        # Not select: that refuses a descriptor above 1023, which a program with many open files has.
+        poller = select.poll()
+        for descriptor in (self._read_end, heard):
+            if descriptor is not None:
+                poller.register(descriptor, select.POLLIN)
+        return {ready for ready, _ in poller.poll(math.ceil(1000 * min(self._pause(), LONGEST_SECONDS)))}
 
     def _kind(self) -> str | None:
         try:

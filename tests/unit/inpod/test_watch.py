@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import queue
+import subprocess
+import sys
+import threading
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -12,7 +15,7 @@ from forewarn import contract
 from forewarn.inpod import inotify
 from forewarn.inpod.reader import PodInfo
 from forewarn.inpod.volume import Volume
-from forewarn.inpod.watching import Change, changes, watch
+from forewarn.inpod.watching import Change, Watch, changes, watch
 from forewarn.session import Facts
 
 NOW = datetime(2026, 11, 29, 19, 30, tzinfo=timezone.utc)
@@ -131,3 +134,49 @@ def test_a_closed_watch_leaves_no_descriptor(tmp_path):
 )
 def test_where_inotify_hears(kind, hears):
     assert inotify.hears(kind) == hears
+
+
+MANY_FILES = """
+import os, resource, sys, threading
+from forewarn.inpod import PodInfo, watch
+from forewarn.inpod.volume import Volume
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, max(2048, resource.getrlimit(resource.RLIMIT_NOFILE)[1])))
+volume = Volume(sys.argv[1]); volume.write_podinfo({})
+kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+seen = threading.Event()
+with watch(PodInfo(volume.path), warned=lambda facts: seen.set(), poll_seconds=float(sys.argv[2])):
+    volume.write_podinfo({"termination-warning-at": "2026-11-29T19:30:00Z"})
+    assert seen.wait(20)
+"""
+
+
+@pytest.mark.parametrize("poll", ["0.05", "1e9"])
+def test_a_program_with_many_open_files_is_told_too(tmp_path, poll):
+    """select() knows 1,024 descriptors."""
+    command = [sys.executable, "-c", MANY_FILES, str(tmp_path / "podinfo"), poll]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_close_may_come_from_a_callback_and_from_outside_at_once(tmp_path, monkeypatch):
+    volume = Volume(tmp_path / "podinfo")
+    volume.write_podinfo({contract.WARNING_AT: AT})
+    box: list[Watch] = []
+    outside, write = threading.Event(), os.write
+
+    def closing(_facts):
+        assert outside.wait(20)
+        box[0].close()
+
+    def writing(descriptor, data):
+        # The one from outside has begun; the thread gets the time to end by the callback's.
+        if threading.current_thread() is threading.main_thread():
+            outside.set()
+            box[0]._thread.join(0.5)
+        return write(descriptor, data)
+
+    box.append(watch(PodInfo(volume.path), warned=closing))
+    monkeypatch.setattr(os, "write", writing)
+    box[0].close()
+    box[0].close()
+    assert not box[0]._thread.is_alive()
