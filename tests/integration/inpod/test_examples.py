@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,41 @@ SCRIPT = ROOT / "operator" / "forewarn" / "inpod" / "forewarn.sh"
 @pytest.mark.parametrize("name", ["batch_loop.sh", "numpy_trainer.py", "torch_trainer.py"])
 def test_an_example_is_at_most_60_lines(name):
     assert len((EXAMPLES / name).read_text().splitlines()) <= 60
+
+
+def loops() -> list[str]:
+    readme = (ROOT / "README.md").read_text()
+    found = re.search(r"^    from forewarn\.inpod import (?:.*\n|\n)*?(?=^\S)", readme, re.MULTILINE)
+    assert found is not None
+    docs = re.findall(
+        r"^```python\n(from forewarn\.inpod import CheckpointStore.*?)^```", page(), re.MULTILINE | re.DOTALL
+    )
+    return [textwrap.dedent(found.group()), *docs]
+
+
+def page() -> str:
+    return (ROOT / "docs" / "inpod.md").read_text()
+
+
+def test_the_loops_of_the_documents_save_once_past_the_guarantee_and_once_warned(tmp_path, monkeypatch):
+    """Past its guarantee a session is near its stop for the rest of the run: no reason to save in each step."""
+    monkeypatch.setenv("PODINFO", str(tmp_path / "podinfo"))
+    assert len(loops()) == 2
+    for number, code in enumerate(loops()):
+        (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
+        volume = Volume(tmp_path / "podinfo")
+        volume.write_podinfo({"guaranteed-until": "2026-11-29T19:30:00Z"})
+
+        def train(state, volume=volume):
+            if state["step"] == 30:
+                volume.write_podinfo({"termination-warning-at": "2026-11-29T19:30:00Z"})
+            return {"step": state["step"] + 1}
+
+        with pytest.raises(SystemExit) as stopped:
+            exec(code, {"train": train, "train_one_step": train, "last": 50})
+        assert stopped.value.code == 75
+        assert sorted(path.stem for path in Path("checkpoints").glob("*.ckpt")) == ["000001-step-1", "000002-step-31"]
 
 
 def batch(tmp_path: Path, **extra: str) -> subprocess.CompletedProcess[str]:
@@ -88,7 +125,8 @@ def test_the_torch_trainer_under_torchrun_saves_on_sigterm_and_resumes(tmp_path,
         EXAMPLES / "torch_trainer.py",
         "c",
     ]
-    process = start(*trainer, 10000, "0.005", cwd=tmp_path)
+    # Few enough steps to be played to the end, each long enough for the signal to meet one of them.
+    process = start(*trainer, 120, "0.05", cwd=tmp_path)
     try:
         lines = []
         while not lines or not lines[-1].startswith("step 30 "):
@@ -106,3 +144,10 @@ def test_the_torch_trainer_under_torchrun_saves_on_sigterm_and_resumes(tmp_path,
     assert last.manifest.ranks == ranks
     assert "SIGTERM; stopping" in (tmp_path / "interruptions.log").read_text()
     assert "torchrun kills its workers 30 s after SIGTERM" in "".join(lines)
+    again = run(*trainer, 120, "0", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    whole = run(*(tmp_path / "whole" if part == "c" else part for part in trainer), 120, "0", cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    rest = [line for line in again.stdout.splitlines() if line.startswith("step ")]
+    assert rest == [line for line in whole.stdout.splitlines() if line.startswith("step ")][last.step :]
+    assert len(rest) == 120 - last.step > 0

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from forewarn import __version__
 from forewarn.inpod import export_command
 from tests.integration.inpod.pythons import PYTHONS, interpreter
+from tests.integration.inpod.support import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -113,16 +115,28 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_the_wheel_needs_no_dependency_for_this_part():
-    """Every module of the in-pod part, imported with the standard library alone."""
-    allowed = {"forewarn"}
+def test_the_wheel_needs_no_dependency_for_this_part(tmp_path):
+    """The wheel as it is built, every module of the in-pod part imported with the standard library alone."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+        metadata = archive.read(f"forewarn-{__version__}.dist-info/METADATA").decode()
+    assert [
+        line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line
+    ] == []
     code = (
         "import sys, pkgutil, importlib, forewarn.inpod as f\n"
         "for m in pkgutil.iter_modules(f.__path__): importlib.import_module('forewarn.inpod.' + m.name)\n"
-        "print(*{n.partition('.')[0] for n in sys.modules} - set(sys.stdlib_module_names) - {'__main__'})"
+        "from forewarn.inpod import shell_command; shell_command.main([])\n"
+        "print(f.__file__, *{n.partition('.')[0] for n in sys.modules} - set(sys.stdlib_module_names) - {'__main__'})"
     )
-    source = str(Path(export_command.__file__).parents[2])
+    environ = {"PYTHONPATH": str(tmp_path / "installed")}
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], env={"PYTHONPATH": source}, capture_output=True, text=True, check=True
+        [sys.executable, "-S", "-P", "-c", code], env=environ, capture_output=True, text=True, check=True
     )
-    assert set(done.stdout.split()) - allowed == set()
+    where, *loaded = done.stdout.splitlines()[-1].split()
+    assert where.startswith(environ["PYTHONPATH"])
+    assert loaded == ["forewarn"]
+    assert "stop_between_units()" in done.stdout
