@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
 import sys
 from dataclasses import dataclass
-from typing import Callable, cast
+from typing import TYPE_CHECKING, Callable, cast
 
 from forewarn import __version__
 from forewarn.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+EXTRAS_NEED = (3, 11)
+"""The Python of everything but the in-pod part."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +87,26 @@ def find(argv: list[str]) -> tuple[Command, list[str]]:
     raise UserError("forewarn", f"no command {argv[0]!r}", f"one of: {names}")
 
 
-def load(command: Command) -> Callable[[list[str]], int]:
-    """Import the command's module and return its ``main``; a missing extra is a ``UserError``."""
+@contextlib.contextmanager
+def needs(command: Command) -> Iterator[None]:
+    """Make a missing extra of a command, and a Python that is too old for it, a ``UserError``."""
+    words = f"forewarn {' '.join(command.words)}"
+    if command.extra and sys.version_info < EXTRAS_NEED:
+        needed = ".".join(map(str, EXTRAS_NEED))
+        raise UserError(words, f"this is Python {sys.version.split()[0]}", f"needed: {needed} or newer")
     try:
-        module = importlib.import_module(command.module)
+        yield
     except ModuleNotFoundError as error:
         if not command.extra or (error.name or "").partition(".")[0] in ("forewarn", "forewarn_manifests"):
             raise
-        raise UserError(
-            f"forewarn {' '.join(command.words)}",
-            f"the Python package {error.name!r} is not installed",
-            f"pip install 'forewarn[{command.extra}]' on Python 3.11 or newer",
-        ) from None
+        missing = f"the Python package {error.name!r} is not installed"
+        raise UserError(words, missing, f"pip install the wheel with its extra '{command.extra}'") from None
+
+
+def load(command: Command) -> Callable[[list[str]], int]:
+    """Import the command's module and return its ``main``; raises as ``needs``."""
+    with needs(command):
+        module = importlib.import_module(command.module)
     return cast("Callable[[list[str]], int]", module.main)
 
 
@@ -106,7 +121,9 @@ def run(arguments: list[str]) -> int:
     command, rest = find(arguments)
     main_of_command = load(command)
     try:
-        return main_of_command(rest)
+        # Some imports are as late as what needs them.
+        with needs(command):
+            return main_of_command(rest)
     except SystemExit as end:
         # argparse ends the process after --help; what it printed must still be written out.
         return end.code if isinstance(end.code, int) else int(end.code is not None)

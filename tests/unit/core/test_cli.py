@@ -69,8 +69,26 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     command = cli.Command(("render",), "jinja2", "", "manifests")
-    with pytest.raises(UserError, match=r"pip install 'forewarn\[manifests\]'"):
+    with pytest.raises(UserError, match=r"'jinja2' is not installed; .*extra 'manifests'"):
         cli.load(command)
+
+
+def test_a_missing_package_that_is_imported_late_is_said_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.delitem(sys.modules, "forewarn_manifests.yaml_text", raising=False)
+    assert cli.main(["render", "-d", "-B", "--", "true"]) == 2
+    assert "the Python package 'yaml' is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [command.words for command in cli.COMMANDS if command.extra], ids=" ".join)
+def test_a_python_that_is_too_old_for_a_command_is_said(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 9, 18, "final", 0))
+    assert cli.main([*words, "--help"]) == 2
+    assert "needed: 3.11 or newer" in capsys.readouterr().err
 
 
 def test_a_fault_of_our_own_is_not_hidden_as_a_missing_extra() -> None:
