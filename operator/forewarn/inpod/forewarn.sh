@@ -42,7 +42,7 @@ __forewarn_read() {
         __forewarn_line=${__forewarn_line#\"}
         __forewarn_line=${__forewarn_line%\"}
         [[ $__forewarn_line != *'\x00'* ]] || return 1
-        # %b knows Go's other escapes.
+        # %b knows Go's other escapes (\u only in a UTF-8 locale, else it stays as it is).
         printf -v __forewarn_value '%b' "${__forewarn_line//\\$__forewarn_quote/$__forewarn_quote}"
         break
       fi

@@ -18,7 +18,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from forewarn import contract
+from forewarn.inpod.loop import Loop
 from forewarn.inpod.reader import PodInfo
+from forewarn.inpod.schedule import SaveSchedule
 from forewarn.inpod.store import CheckpointStore
 from forewarn.inpod.volume import Volume
 from tests.bench.table import Row
@@ -64,9 +66,13 @@ def looks(work: Path) -> list[Row]:
 
     laptop = PodInfo("/nowhere")
     name = "stop_expected(), nothing changed"
+    never = SaveSchedule(1.0, shortest=1e6)
+    with Loop(CheckpointStore(work / "checkpoints"), podinfo=podinfo, schedule=never) as loop:
+        step = microseconds(lambda: loop.step(1, dict))
     return [
         Row(name, microseconds(lambda: podinfo.stop_expected(60)), "µs", limit=5.0),
         Row("the files opened and parsed in each step", microseconds(naive), "µs", ratio_to=name),
+        Row("Loop.step(), nothing due", step, "µs", ratio_to=name),
         Row("stop_expected() on a laptop", microseconds(lambda: laptop.stop_expected(60)), "µs", limit=5.0),
     ]
 
