@@ -20,9 +20,9 @@ attached() { [[ ${plan[mode]} == @(interactive|foreground|script) ]]; }
 # What create has begun may happen whatever becomes of the connection: so its end is waited for, and what it printed is
 # deleted. A pod that was there before is none of ours, and create does not print it.
 finish() {
-    local result=$?
+    trap '' HUP INT TERM # first: a terminal that closes sends more than one
     trap - EXIT
-    trap '' HUP INT TERM
+    local result=$1
     if [[ -n $creating ]]; then
         say "waiting for the end of $kubectl create"
         timeout 30 tail -s 0.1 --pid="$creating" -f /dev/null ||
@@ -39,10 +39,10 @@ finish() {
     rm -rf "$work"
     exit "$result"
 }
-trap finish EXIT
-trap 'exit 129' HUP
-trap 'exit 130' INT
-trap 'exit 143' TERM
+trap 'finish $?' EXIT
+trap 'finish 129' HUP
+trap 'finish 130' INT
+trap 'finish 143' TERM
 
 # A trap runs at once only while bash itself waits: so a program is waited for, and has the terminal as its input.
 run() {

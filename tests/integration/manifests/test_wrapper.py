@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ PATIENCE = 40.0
 # create takes as long as the test likes, before its request and behind it.
 SLOW_KUBECTL = """\
 #!/bin/bash
+if [[ $* == *--watch* ]]; then touch {directory}/watched; fi
 if [[ $1 != create ]]; then exec {kubectl} "$@"; fi
 touch {directory}/called
 until [[ -e {directory}/ask ]]; do sleep 0.1; done
@@ -149,9 +151,9 @@ def slow(login: Login) -> dict[str, str]:
     return {"KUBECTL": str(path)}
 
 
-@pytest.mark.parametrize("moment", ["called", "asked"])
+@pytest.mark.parametrize("moment", ["called", "asked", "watched"])
 @pytest.mark.parametrize("flags", [["-s"], ["-s", "-N", "one"], ["-f", "work.sh"], ["-S"]], ids=" ".join)
-def test_a_connection_that_drops_during_create_leaves_no_pod(
+def test_a_connection_that_drops_leaves_no_pod(
     login: Login, slow: dict[str, str], flags: list[str], moment: str
 ) -> None:
     process = login.start("-Q", *flags, **slow)
@@ -188,11 +190,15 @@ def test_a_launch_that_is_left_alone_says_what_it_created_when_it_is_interrupted
 def _drop(
     login: Login, process: subprocess.Popen[str], moment: str, number: signal.Signals, *, group: bool = True
 ) -> Sequence[str]:
-    """Send a signal at a moment of create, to all that a terminal would send it to or to launch.sh alone."""
-    if moment == "asked":
-        (login.directory / "ask").touch()
+    """Send a signal at a moment to launch.sh, as a closing terminal does to its group first; many, as two may merge."""
+    for word in {"called": [], "asked": ["ask"], "watched": ["ask", "return"]}[moment]:
+        (login.directory / word).touch()
     until(lambda: (login.directory / moment).exists(), moment, PATIENCE)
-    os.killpg(process.pid, number) if group else process.send_signal(number)
+    if group:
+        os.killpg(process.pid, number)
+    for _ in range(200):
+        process.send_signal(number)
+        time.sleep(0.0005)
     (login.directory / "ask").touch()
     (login.directory / "return").touch()
     return process.communicate(timeout=PATIENCE)
