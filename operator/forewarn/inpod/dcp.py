@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,13 +17,15 @@ NAME = "torch-dcp"
 
 
 @contextlib.contextmanager
-def _unwrapped() -> Iterator[None]:
+def unwrapped() -> Iterator[None]:
     """Raise what is behind a ``CheckpointException``, which is no ``Exception`` and tells all ranks' tracebacks."""
-    from torch.distributed.checkpoint.api import CheckpointException
-
     try:
         yield
-    except CheckpointException as error:
+    except BaseException as error:
+        # Looked up where it is loaded only: to load it takes a second, and who raises it has.
+        api = sys.modules.get("torch.distributed.checkpoint.api")
+        if api is None or not isinstance(error, api.CheckpointException):
+            raise
         behind = [failure for _, (failure, _) in sorted(error.failures.items()) if isinstance(failure, Exception)]
         # Every rank is told every rank's error; the system's says most.
         behind.sort(key=lambda failure: not isinstance(failure, OSError))
@@ -50,7 +53,7 @@ def save(
     group = store.ranks.save_group()
 
     def write(directory: str) -> list[str]:
-        with _unwrapped():
+        with unwrapped():
             dcp.save(dict(state), checkpoint_id=directory, process_group=group)
         return _own_files(directory, store.ranks.rank)
 
@@ -96,7 +99,7 @@ class AsyncSaver:
         self.wait()
         saving = self._saving = _begin(self.store, step, epoch, metrics)
         try:
-            with _unwrapped():
+            with unwrapped():
                 self._future = dcp.async_save(dict(state), checkpoint_id=saving.base, process_group=self._group)
         except Exception as error:
             saving.error = error
@@ -120,7 +123,7 @@ class AsyncSaver:
 
         def written(directory: str) -> list[str]:
             if future is not None:
-                with _unwrapped():
+                with unwrapped():
                     future.result()
             return _own_files(directory, self.store.ranks.rank)
 
@@ -142,7 +145,7 @@ def restore(store: CheckpointStore, state: dict[str, Any], *, allow_other_config
     def load(checkpoint: Checkpoint) -> Any:
         if checkpoint.manifest.serializer != NAME:
             raise ValueError(f"it was saved by {checkpoint.manifest.serializer!r}, not by DCP")
-        with _unwrapped():
+        with unwrapped():
             dcp.load(state, checkpoint_id=checkpoint.path, process_group=group)
         return state
 

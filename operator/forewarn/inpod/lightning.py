@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from forewarn.contract import EXIT_STOPPED
+from forewarn.inpod import dcp
 from forewarn.inpod.loop import Loop
 from forewarn.inpod.ranks import find_ranks
 from forewarn.inpod.store import CheckpointStore
@@ -61,8 +62,9 @@ class Heeding:
         store = CheckpointStore(self._directory, self._keep_last, config=self._config, ranks=ranks, sharded=True)
 
         def files(path: str) -> list[str]:
-            # Collective: Lightning gathers and lets one rank write.
-            trainer.save_checkpoint(os.path.join(path, FILE))
+            # Collective: Lightning gathers and lets one rank write, or writes with DCP where the model is sharded.
+            with dcp.unwrapped():
+                trainer.save_checkpoint(os.path.join(path, FILE))
             return _files(path) if ranks.rank == 0 else []
 
         def write(saving: Saving, _state: State) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 from contextlib import redirect_stdout
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from forewarn.inpod import jupyter
+from forewarn.inpod.durable import CheckpointError
 from forewarn.inpod.store import CheckpointStore
 from forewarn.inpod.volume import Volume
 from forewarn.session import Facts
@@ -97,6 +99,28 @@ def test_lightning_saves_stops_and_resumes_with_the_same_losses(tmp_path):
     code, last = fit(0, 0, "go")
     assert code == 0
     assert {**first, **second, **last} == whole
+
+
+@pytest.mark.torch
+def test_a_sharded_model_that_lightning_cannot_write_is_a_checkpoint_error(tmp_path):
+    """For a sharded model Lightning saves with DCP, whose exception ``except Exception`` does not catch."""
+    pytest.importorskip("lightning", reason="run by make inpod")
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    from forewarn.inpod.lightning import callback
+
+    class Trainer:
+        def save_checkpoint(self, path):
+            raise CheckpointException("write", {1: (OSError(errno.ENOSPC, "No space left on device"), None)})
+
+    heed = callback(tmp_path / "checkpoints")
+    heed.on_train_start(Trainer(), None)
+    try:
+        with pytest.raises(CheckpointError, match="no space left"):
+            heed.loop.finish(1, dict)
+    finally:
+        heed.on_train_end(None, None)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
 @pytest.mark.torch
