@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forewarn.errors import UserError
-from forewarn.pid_one import script_swallows_sigterm, swallows_sigterm
+from forewarn.pid_one import END_AT_TERM, script_swallows_sigterm, swallows_sigterm
 from forewarn_manifests import checks
 from forewarn_manifests.request import Mode
 
@@ -203,7 +203,7 @@ def _warn_of_shell(
     else:
         shell = "the command's shell"
         mend = swallows_sigterm(command, words)
-    if mend is None or (under_init and re.search(r"\btrap\b", text or " ".join(words))):
+    if mend is None or (under_init and (END_AT_TERM in mend or re.search(r"\btrap\b", text or " ".join(words)))):
         return
     if under_init:
         what = "ends at SIGTERM, and the container with it, before its program can save"

@@ -21,6 +21,9 @@ PREFIXES = frozenset({"env", "nice", "nohup", "stdbuf", "setsid", "exec"})
 WAITERS = frozenset({"sleep", "tail"})
 """Programs that wait for ever and handle no signal: as PID 1 they ignore SIGTERM like a shell does."""
 
+END_AT_TERM = 'trap "exit 0" TERM'
+"""What mends a shell that only waits: it has nothing to save."""
+
 IN_GENERAL = "let the script trap TERM and pass it on, or start its long part with exec"
 BETWEEN_COMMANDS = (
     "its trap runs only once the running command ends: run that in the background and wait for it (& wait)"
@@ -36,6 +39,13 @@ _TOKEN = re.compile(
     |(?P<word>[^\s;&|<>()'"\\`]+|\\.|'[^']*'|"[^"\\]*(?:\\.[^"\\]*)*"|`[^`\\]*(?:\\.[^`\\]*)*`)""",
     re.VERBOSE | re.DOTALL,
 )
+_LOOPS = frozenset({"for", "while", "until", "select", "do"})
+_SETS_UP = frozenset(
+    {"apt-get", "chmod", "chown", "conda", "cp", "ln", "mkdir", "nvidia-smi", "pip", "service", "ssh-keygen", "sshd"}
+    | {"touch"}
+)
+"""Programs that are over soon, and have nothing to save."""
+
 _OPENERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time"})
 """Keywords that a command stands behind."""
 
@@ -68,15 +78,24 @@ class _Command(NamedTuple):
     words: list[str]
     joint: str
     compound: bool
+    loop: bool
 
-    def traps(self) -> bool:
-        """Whether it lets something happen at SIGTERM or at the script's end."""
+    def traps(self, *, at_exit: bool = True) -> bool:
+        """Whether it lets something happen at SIGTERM, or ``at_exit`` (of bash at SIGTERM too) passes it on."""
         if self.words[0] != "trap":
             return False
         action, *signals = [word for word in self.words[1:] if word != "--"] or [""]
-        return action not in ("", "-") and any(
-            "$" in each or each.upper().removeprefix("SIG") in ("TERM", "EXIT", "15", "0") for each in signals
-        )
+        if action in ("", "-"):
+            return False
+        names = {each.upper().removeprefix("SIG") for each in signals}
+        if not names.isdisjoint({"TERM", "15"}) or any("$" in name for name in names):
+            return True
+        # A function may do anything; other words show whether they pass it on.
+        return at_exit and not names.isdisjoint({"EXIT", "0"}) and (action.isidentifier() or "kill" in action)
+
+    def sets_up(self) -> bool:
+        """Whether it is over soon, and loses nothing when it is ended."""
+        return bool(_OVER_AT_ONCE.fullmatch(self.words[0])) or self.words[0].rpartition("/")[2] in _SETS_UP
 
     def execs(self) -> bool:
         """Whether it replaces the shell itself."""
@@ -109,13 +128,10 @@ def _mend(line: list[str], index: int, script: str) -> str | None:
         return IN_GENERAL if commands is None and not _UNREAD.search(script) else None
     start, many = commands[-1].start, "\n" in script.strip()
     if _only_waits(commands):
-        ending = script[start : commands[-1].end].removeprefix("exec ") + " & wait"
-        if many:
-            return f'let it begin with: trap "exit 0" TERM, and end with: {_shown(ending)}'
-        return _written(line, index, f'trap "exit 0" TERM; {script[:start].lstrip()}{ending}')
+        return _mend_of_waiter(line, index, script, commands)
     if _handles(commands):
         return None
-    if any(each.traps() for each in commands):
+    if any(each.traps(at_exit=False) for each in commands):
         return BETWEEN_COMMANDS
     if any(each.compound or each.joint in ("|", "||", "&") or each.words[0] == "trap" for each in commands):
         return IN_GENERAL
@@ -126,6 +142,16 @@ def _mend(line: list[str], index: int, script: str) -> str | None:
     if many:
         return "put exec before its last command: exec " + _shown(script[start:])
     return _written(line, index, f"{script[:start]}exec {script[start:].rstrip()}")
+
+
+def _mend_of_waiter(line: list[str], index: int, script: str, commands: list[_Command]) -> str:
+    if not all(each.sets_up() for each in commands[:-1]):
+        return IN_GENERAL
+    start = commands[-1].start
+    ending = script[start : commands[-1].end].removeprefix("exec ") + " & wait"
+    if "\n" in script.strip():
+        return f"let it begin with: {END_AT_TERM}, and end with: {_shown(ending)}"
+    return _written(line, index, f"{END_AT_TERM}; {script[:start].lstrip()}{ending}")
 
 
 def script_swallows_sigterm(text: str) -> bool:
@@ -171,10 +197,19 @@ def _handles(commands: list[_Command]) -> bool:
     in_steps = any(each.compound for each in commands)
     if commands[-1].execs() and (len(commands) == 1 or commands[-2].joint != "|"):
         return True
-    if in_steps and any(each.execs() for each in commands):
+    if in_steps and not _apart(commands) and any(each.execs() for each in commands):
         return True
-    interrupted = in_steps or any(each.words[0] in _INTERRUPTED for each in commands)
+    interrupted = any(each.loop or each.words[0] in _INTERRUPTED for each in commands)
     return interrupted and any(each.traps() for each in commands)
+
+
+def _apart(commands: list[_Command]) -> bool:
+    """Whether a group or loop is in a pipe or in the background: what it executes does not replace the shell."""
+    behind = [*commands[1:], None]
+    return any(
+        (each.compound and each.joint in ("|", "&")) or (each.joint == "|" and after is not None and after.compound)
+        for each, after in zip(commands, behind, strict=True)
+    )
 
 
 def _behind_prefixes(words: list[str]) -> list[str]:
@@ -231,7 +266,7 @@ def _commands(script: str) -> list[_Command] | None:
                 spans.append((start, at))
             word_end = -1 if kind == "redirect" and not within else at
         elif kind == "joint" and spans:
-            found.append(_command(script, spans, match.group()))
+            found.append(_command(script, spans, match.group().replace("|&", "|")))
             spans = []
     if depth:
         return None
@@ -248,7 +283,7 @@ def _command(script: str, spans: list[tuple[int, int]], joint: str) -> _Command:
         for last, word in zip(["", *raw[first:]], raw[first:], strict=False)
         if not (_redirects(last) or _redirects(word))
     ]
-    return _Command(spans[0][0], spans[-1][1], words or [":"], joint, compound)
+    return _Command(spans[0][0], spans[-1][1], words or [":"], joint, compound, raw[0] in _LOOPS)
 
 
 def _redirects(word: str) -> bool:

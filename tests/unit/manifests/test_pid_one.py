@@ -30,6 +30,7 @@ SAFE = [
     ["bash", "-c", 'for name in TERM INT; do trap "told=$name" "$name"; done; python train.py & wait'],
     ["bash", "-c", "stop() { kill $child; }\ntrap stop SIGTERM\npython train.py & child=$!\nwait $child"],
     ["bash", "-c", "trap cleanup 15; source ./run.sh"],
+    ["bash", "-c", "trap 'kill $(jobs -p); wait' EXIT; python train.py & wait"],
 ]
 
 SWALLOWED = [
@@ -50,7 +51,11 @@ SWALLOWED = [
     (["bash", "-c", "trap - TERM; a; b"], "let the script trap TERM and pass it on"),
     # The shell comes to its trap once the program has ended.
     (["bash", "-c", "trap 'exit 0' TERM; python a; python b"], "its trap runs only once the running command ends"),
-    (["bash", "-c", "trap 'echo bye' EXIT; sleep infinity"], "its trap runs only once the running command ends"),
+    # At SIGTERM bash runs the trap at once, and ends with it before the program can save.
+    (["bash", "-c", "trap 'rm -rf /tmp/x' EXIT; python a"], "let the script trap TERM and pass it on"),
+    (["bash", "-c", "trap 'rm -rf /tmp/x' EXIT; python a & wait"], "let the script trap TERM and pass it on"),
+    # No loop, so the trap waits for the program.
+    (["bash", "-c", "trap 'x=1' TERM; if a; then b; fi; python t.py"], "its trap runs only once the running command"),
     # What exec cannot start, or what is not the long part.
     *(
         (["bash", "-c", f"python train.py; {last}"], "let the script trap TERM and pass it on")
@@ -69,11 +74,20 @@ SWALLOWED = [
     ),
     (["bash", "-c", "python train.py; sleep 5"], "let the script trap TERM and pass it on"),
     # A program that ignores SIGTERM itself.
-    (["bash", "-c", "a; sleep infinity"], """write: bash -c 'trap "exit 0" TERM; a; sleep infinity & wait'"""),
-    (["bash", "-c", "a && exec sleep 1d # z"], """write: bash -c 'trap "exit 0" TERM; a && sleep 1d & wait'"""),
+    (["bash", "-c", "cd x; sleep infinity"], """write: bash -c 'trap "exit 0" TERM; cd x; sleep infinity & wait'"""),
+    (["bash", "-c", "pip a && exec sleep 1d # z"], """write: bash -c 'trap "exit 0" TERM; pip a && sleep 1d & wait'"""),
+    (["bash", "-c", "trap 'echo bye' EXIT; sleep infinity"], """write: bash -c 'trap "exit 0" TERM; trap """),
     (["sh", "-c", "exec tail -f /dev/null;"], """write: sh -c 'trap "exit 0" TERM; tail -f /dev/null & wait'"""),
-    (["bash", "-c", "a\nsleep inf\n"], 'let it begin with: trap "exit 0" TERM, and end with: sleep inf & wait'),
+    (["bash", "-c", "cd a\nsleep inf\n"], 'let it begin with: trap "exit 0" TERM, and end with: sleep inf & wait'),
+    # A program before it that has something to save.
+    (["bash", "-c", "python train.py && sleep infinity"], "let the script trap TERM and pass it on"),
+    (["bash", "-c", "jupyter lab; sleep infinity"], "let the script trap TERM and pass it on"),
+    (["bash", "-c", "python a.py; exec tail -f /dev/null"], "let the script trap TERM and pass it on"),
     # An exec that does not replace the shell itself.
+    (["bash", "-c", "cd /w && python train.py |& tee log.txt"], "let the script trap TERM and pass it on"),
+    (["bash", "-c", "{ cd /w; exec python train.py; } 2>&1 | tee log"], "let the script trap TERM and pass it on"),
+    (["bash", "-c", "cat l | while read x; do exec python t.py $x; done"], "let the script trap TERM and pass it on"),
+    (["bash", "-c", "{ exec python t.py; } & wait"], "let the script trap TERM and pass it on"),
     (["bash", "-c", "exec python train.py | tee log"], "let the script trap TERM and pass it on"),
     (["bash", "-c", "a | exec b"], "let the script trap TERM and pass it on"),
     (["bash", "-c", "(exec a); b & wait"], "let the script trap TERM and pass it on"),
