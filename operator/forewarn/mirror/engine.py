@@ -97,7 +97,7 @@ class Engine:
                 # Removed without grace, or only out of the selector's sight.
                 record = record or self._add(seen)
                 record.see(seen)
-                self._spawn(self._verify, record.target)
+                self._spawn(self._verify, record.target, record.seen)
                 return
             self._bury(record or self._add(seen), seen)
             return
@@ -341,10 +341,8 @@ class Engine:
             record.gone_at, record.unseen = self.clock.now(), True
         self._touch(record)
 
-    async def _verify(self, pod: Target) -> None:
-        """Tell the end of a pod that no list holds, if it is really gone."""
-        known = self.records.get(pod.uid)
-        seen = known.seen if known is not None else None
+    async def _verify(self, pod: Target, seen: Seen | None = None) -> None:
+        """Tell the end of a pod that no list holds, if it is really gone; ``seen`` is what was seen of it last."""
         there = await self._look.pod(pod)
         record = self.records.get(pod.uid)
         if there is not None:

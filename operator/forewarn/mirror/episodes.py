@@ -154,7 +154,7 @@ class _Teller:
     def is_put_off(self) -> bool:
         """Whether the earliest stop is another than the one told, by more than a jitter."""
         first, told = self.stop_from, self.story.stop_from
-        return told is None or (first is not None and abs(first - told) >= MOVED)
+        return first is not None and told is not None and abs(first - told) >= MOVED
 
     def stop_words(self) -> dict[str, str]:
         first = self.stop_from

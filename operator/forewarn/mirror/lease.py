@@ -101,7 +101,7 @@ class Lease:
                 raise
             body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec({})}
             await self._api.request("POST", self._path, body=body)
-            return True
+            return not self._released
         spec = lease.get("spec") or {}
         if not self._may_take(spec, str(lease["metadata"]["resourceVersion"])):
             return False
@@ -115,7 +115,8 @@ class Lease:
                 raise
             # Another took it in the same moment; the next look tells who.
             return False
-        return True
+        # It may have been given back while this was on its way.
+        return not self._released
 
     def _may_take(self, spec: dict[str, Any], version: str) -> bool:
         now = asyncio.get_running_loop().time()

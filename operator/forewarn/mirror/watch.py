@@ -113,6 +113,8 @@ class Watch:
 
     def start(self) -> None:
         """Start the thread."""
+        for pulse in self.pulses.values():
+            pulse.tried = pulse.answered = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:

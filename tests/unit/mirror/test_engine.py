@@ -94,6 +94,22 @@ async def test_a_session_that_comes_into_sight_while_it_is_verified_is_kept() ->
     assert one.writer.owed == 0
 
 
+async def test_a_session_whose_label_flaps_while_it_is_looked_for_is_kept() -> None:
+    cluster = Cluster({"team"}, [], lambda: None)
+    cluster.there = {"metadata": {"uid": "u1"}}
+    one = engine(cluster)
+    one.namespace("team", True)
+    await one.lead()
+    one.pod("ADDED", seen())
+    one.pod("DELETED", seen())
+    one.pod("ADDED", seen())
+    await eventually(lambda: not one._tasks, "the look is over")
+    assert one.records.get("u1") is not None
+    one.pod("DELETED", seen())
+    await eventually(lambda: not one._tasks, "the look is over")
+    assert one.records.get("u1") is None
+
+
 async def test_pods_that_are_loaded_one_by_one_tell_of_their_peers_once() -> None:
     around = Around(("train-1",), at(900))
     peer, marked = Told(), Told()
