@@ -116,7 +116,9 @@ def check_text(source: str, text: str, inject: InjectSettings, extra: templates.
 def missing_client(error: ModuleNotFoundError) -> UserError:
     """Say which package the cluster's side of a command lacks: a file alone needs none."""
     return UserError(
-        "the cluster", f"the Python package {error.name!r} is not installed", "pip install 'forewarn[operator]'"
+        "the cluster",
+        f"the Python package {error.name!r} is not installed",
+        "pip install the wheel with its extra 'operator'",
     )
 
 

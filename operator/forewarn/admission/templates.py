@@ -113,7 +113,7 @@ def find(document: Any, extra: Path | None = None, where: Path = ()) -> Iterator
     for pattern in patterns:
         for path, roles_of, pod in _walk(document, pattern, certain=pattern is not extra):
             label = printable(" ".join((owner, *roles_of)))
-            yield Template(label, (*where, *path), pod, claims, named=pattern is extra)
+            yield Template(label, (*where, *path), pod, claims, named=pattern == extra)
 
 
 def _is_kubernetes_own(kind: str, version: str) -> bool:

@@ -197,9 +197,10 @@ def test_a_file_beside_the_cluster_is_refused(tmp_path: Path, capsys: pytest.Cap
 def test_a_cluster_without_the_client_library_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "lightkube", None)
+    for name in ("lightkube", *(name for name in sys.modules if name.startswith("lightkube."))):
+        monkeypatch.setitem(sys.modules, name, None)
     assert cli.main(["check", "-A"]) == 2
-    assert "pip install 'forewarn[operator]'" in capsys.readouterr().err
+    assert "pip install the wheel with its extra 'operator'" in capsys.readouterr().err
 
 
 def test_no_cluster_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
