@@ -58,6 +58,7 @@ class Heeding:
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin to listen; the ranks exist now."""
         del pl_module
+        self.exit_code = 0
         ranks = find_ranks()
         store = CheckpointStore(self._directory, self._keep_last, config=self._config, ranks=ranks, sharded=True)
 
@@ -75,7 +76,9 @@ class Heeding:
 
     def on_train_batch_start(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Begin no step after a validation in which it was asked to stop."""
-        self._leave_loops(trainer)
+        del trainer
+        if self.loop is not None and self.loop.stopped:
+            raise StopIteration
 
     def on_train_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """Look, save if it is time, stop if it is asked."""
@@ -102,9 +105,12 @@ class Heeding:
     def _leave_loops(self, trainer: Any) -> None:
         """End the loop that calls, as Lightning's loops let it be ended.
 
-        For ``should_stop`` alone Lightning validates first, and trains on up to its ``min_epochs``.
+        For ``should_stop`` alone Lightning validates first, and trains on up to its ``min_epochs``. An epoch whose
+        last batch is done ends as ever where it is only warned: a resume would take it for validated.
         """
-        if self.loop is not None and self.loop.stopped and not trainer.validating:
+        if self.loop is None or not self.loop.stopped or trainer.validating:
+            return
+        if self.loop.heed.signal or not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
             raise StopIteration
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:

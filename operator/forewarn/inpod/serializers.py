@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Callable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from contextlib import AbstractContextManager
 
 _TAG = "~"
 _STATE = "state.json"
@@ -169,19 +170,27 @@ class Torch(Serializer):
         return self._load(file, self._map_location)
 
     def verify(self, path: str | os.PathLike[str]) -> None:
-        """Raise ``UnloadableError`` for a type that is not allowed; reads no tensor."""
-        import torch
-
-        with torch.serialization.safe_globals(self._allowed):
+        """Raise ``UnloadableError`` for a type that is not allowed; reads no tensor, but every plain value."""
+        with self._allowing():
             if _refused(path) == []:
                 return
         # It may be loaded all the same: the load itself decides, with the tensors left on the disk.
         self._load(os.fspath(path), "cpu", mmap=True)
 
+    def _allowing(self) -> AbstractContextManager[Any]:
+        import torch
+
+        # At its end torch takes away what it was given, also what the program itself had allowed before.
+        known = torch.serialization.get_safe_globals()
+        allowing: AbstractContextManager[Any] = torch.serialization.safe_globals(
+            [each for each in self._allowed if each not in known]
+        )
+        return allowing
+
     def _load(self, file: BinaryIO | str, map_location: Any, **options: Any) -> Any:
         import torch
 
-        with torch.serialization.safe_globals(self._allowed):
+        with self._allowing():
             try:
                 return torch.load(file, map_location=map_location, weights_only=True, **options)
             except pickle.UnpicklingError as error:

@@ -41,8 +41,8 @@ def gather(
     # numpy's numbers, which a metric often is, would not be loaded again.
     state: dict[str, Any] = {
         "step": int(step),
-        "epoch": None if epoch is None else int(epoch),
-        "best": {name: float(value) for name, value in (best or {}).items()},
+        "epoch": _number(epoch),
+        "best": {name: _number(value) for name, value in (best or {}).items()},
         "extra": extra,
     }
     for name, part in given.items():
@@ -53,6 +53,10 @@ def gather(
             state[name] = _without_compiled(state[name])
     state["random"] = random_state(generators or {})
     return state
+
+
+def _number(value: Any) -> Any:
+    return value.item() if type(value).__module__ == "numpy" else value
 
 
 def restore(

@@ -100,7 +100,8 @@ class CheckpointStore:
         error: BaseException | None = None
         number, rated = 0, {}
         try:
-            epoch = None if epoch is None else operator.index(epoch)
+            # The Hugging Face Trainer counts parts of epochs.
+            epoch = epoch if epoch is None or isinstance(epoch, float) else operator.index(epoch)
             rated = {name: float(value) for name, value in (metrics or {}).items()}
             if self.ranks.rank == 0:
                 number = self._make_room(step)

@@ -80,6 +80,7 @@ class Heeding:
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Begin to listen."""
         del control
+        self.exit_code = 0
         if args.save_total_limit == 1:
             log.warning("forewarn: save_total_limit=1 deletes the only whole checkpoint while the next is written")
         self._ranks = find_ranks()

@@ -81,7 +81,8 @@ class Watch:
     def close(self) -> None:
         """End the thread; no callback runs after this, unless it is called from one."""
         with self._pipe:
-            if not self._closed:
+            # In a forked child there is no thread, and the pipe is the parent's.
+            if not self._closed and self._thread.is_alive():
                 self._closed = True
                 os.write(self._write_end, b"x")
         if self._thread is not threading.current_thread():

@@ -7,12 +7,14 @@ import io
 import re
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from forewarn.inpod import jupyter
 from forewarn.inpod.durable import CheckpointError
 from forewarn.inpod.store import CheckpointStore
+from forewarn.inpod.transformers import Heeding
 from forewarn.inpod.volume import Volume
 from forewarn.session import Facts
 from tests.integration.inpod.support import run
@@ -180,6 +182,8 @@ sys.exit(heed.exit_code)
     ("when", "step", "batch", "validated"),
     [
         ("warning", 5, -1, 0),
+        # An epoch whose last batch is done is validated: the next run would take it for that.
+        ("warning", 8, -1, 8),
         ("warning", 8, 2, 8),
         ("SIGTERM", 5, -1, 0),
         ("SIGTERM", 8, 2, 3),
@@ -287,6 +291,16 @@ def test_transformers_says_why_it_stops_saves_once_and_evaluates_no_more(tmp_pat
     evaluated = [f"evaluated {step}" for step in range(1, 5)] if evaluate == "steps" else []
     assert [line for line in lines if line.startswith("evaluated")] == evaluated
     assert f"forewarn: step 5, {'termination warning' if warn_at else 'SIGTERM'}; stopping" in done.stderr
+
+
+def test_a_second_training_after_a_stop_is_one_like_any_other():
+    heed = Heeding({})
+    heed.exit_code = 75
+    heed.on_train_begin(SimpleNamespace(save_total_limit=2), SimpleNamespace(global_step=5), None)
+    due = SimpleNamespace(should_evaluate=True, should_save=True)
+    heed.on_epoch_end(None, None, due)
+    heed.on_train_end(None, None, None)
+    assert (heed.exit_code, due.should_evaluate, due.should_save) == (0, True, True)
 
 
 @pytest.mark.torch

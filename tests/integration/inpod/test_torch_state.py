@@ -170,6 +170,28 @@ def test_a_later_save_that_could_not_be_loaded_is_kept_and_said(tmp_path, caplog
     assert restored.state == {"p": Path("/x")}
 
 
+def test_what_the_program_allows_itself_stays_allowed(tmp_path):
+    kind = type(Path("/x"))
+    torch.serialization.add_safe_globals([kind])
+    try:
+        store = CheckpointStore(tmp_path, serializer=Torch(allowed=[kind]))
+        store.save(1, {"p": Path("/x")})
+        assert store.restore() is not None
+        assert kind in torch.serialization.get_safe_globals()
+    finally:
+        torch.serialization.clear_safe_globals()
+
+
+def test_what_is_best_so_far_may_be_nothing_yet(tmp_path):
+    kept = state.gather(step=1, epoch=1.5, best={"loss": None, "epoch": 3, "name": "first"})
+    store = CheckpointStore(tmp_path)
+    store.save(1, kept, epoch=1.5)
+    restored = store.restore()
+    assert restored is not None
+    assert (restored.state["best"], restored.state["epoch"]) == (kept["best"], 1.5)
+    assert restored.checkpoint.manifest.epoch == 1.5
+
+
 def test_numbers_of_numpy_are_gathered_as_plain_ones(tmp_path):
     kept = state.gather(step=np.int64(3), epoch=np.int64(4), best={"loss": np.float64(0.5), "x": torch.tensor(0.25)})
     store = CheckpointStore(tmp_path)

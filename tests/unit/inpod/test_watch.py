@@ -129,6 +129,24 @@ def test_a_closed_watch_leaves_no_descriptor(tmp_path):
     assert set(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_forked_child_that_closes_its_copy_leaves_the_parents_watch(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from forewarn.inpod.reader import PodInfo\n"
+        "from forewarn.inpod.watching import watch\n"
+        "with watch(PodInfo(sys.argv[1])) as one:\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        one.close()\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(child, 0)\n"
+        "    one._thread.join(1)\n"
+        "    print(one._thread.is_alive())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=30)
+    assert done.stdout == "True\n", done.stderr
+
+
 @pytest.mark.parametrize(
     ("kind", "hears"), [("tmpfs", True), ("ext4", True), ("nfs4", False), ("fuse.sshfs", False), (None, False)]
 )
