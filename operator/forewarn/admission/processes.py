@@ -28,7 +28,7 @@ def swallows_sigterm(container: Mapping[str, Any]) -> str | None:
     if (mend := pid_one.swallows_sigterm(command, args)) is not None:
         return mend
     words = [*command, *args]
-    return f"write: bash -c 'trap \"exit 0\" TERM; {' '.join(words)} & wait'" if pid_one.waits(words) else None
+    return f"write: bash -c '{pid_one.END_AT_TERM}; {' '.join(words)} & wait'" if pid_one.waits(words) else None
 
 
 def length(container: Mapping[str, Any]) -> int:
