@@ -7,7 +7,7 @@ import sys
 from forewarn.errors import UserError
 from tests.kind import cluster, deploy, docker, go, node_image, versions
 from tests.kind.places import LOGS, bin_directory
-from tests.kind.progress import Steps
+from tests.kind.progress import Steps, exit_code
 
 CLUSTER_LOG = LOGS / "cluster.log"
 
@@ -44,14 +44,7 @@ def main(argv: list[str]) -> int:
     if len(argv) != 1 or argv[0] not in actions:
         print(USAGE, file=sys.stderr)
         return 2
-    try:
-        actions[argv[0]]()
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return exit_code(actions[argv[0]])
 
 
 def tools() -> None:

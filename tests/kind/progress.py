@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from forewarn.errors import UserError
@@ -121,19 +121,28 @@ class Steps:
             raise UserError(Path(argv[0]).name, f"failed with exit code {code}", f"its whole output is in {self.log}")
 
 
-def main(argv: list[str]) -> int:
-    """Run one program as a step; exit code 2 where it fails."""
-    title, *command = argv
-    steps = Steps(LOGS / f"{title.partition(':')[0]}.log")
+def exit_code(action: Callable[[], None]) -> int:
+    """Do something; return the exit code: 2 for a ``UserError``, which is told in one line, 130 for Ctrl-C."""
     try:
-        with steps.extra(title):
-            steps.run(command)
+        action()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run one program as a step; exit code 2 where it fails."""
+    title, *command = argv
+    steps = Steps(LOGS / f"{title.partition(':')[0]}.log")
+
+    def step() -> None:
+        with steps.extra(title):
+            steps.run(command)
+
+    return exit_code(step)
 
 
 if __name__ == "__main__":

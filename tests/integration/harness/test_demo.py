@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.integration.harness.support import copy_checkout, make_program
 from tests.kind import places
 
 ROOT = places.CHECKOUT
 
 
-def make_program(path: Path, body: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/bash\n{body}\n")
-    path.chmod(0o755)
-
-
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout with a cluster that takes everything, and the demo."""
-    folder = tmp_path / "checkout"
-    for part in ("examples/demo", "tests/kind", "tests/support", "operator/forewarn"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("tools/demo", "Makefile"):
-        (folder / file).parent.mkdir(exist_ok=True)
-        shutil.copy2(ROOT / file, folder / file)
+    folders = ("examples/demo", "tests/kind", "tests/support", "operator/forewarn")
+    folder = copy_checkout(tmp_path / "checkout", folders, ("tools/demo", "Makefile"))
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / ".venv/bin/python").symlink_to(ROOT / ".venv/bin/python")
     (folder / "build").mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.errors import UserError
+from tests.integration.harness.support import copy_checkout, make_program
 from tests.kind import progress
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -18,18 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """As much of a checkout as its set-up needs, with nothing set up."""
-    folder = tmp_path / "checkout"
-    for part in ("tests/kind", "tests/support", "operator/forewarn", "locks"):
-        shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for part in ("Makefile", "pyproject.toml"):
-        shutil.copy2(ROOT / part, folder / part)
-    return folder
-
-
-def make_program(path: Path, body: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/bash\n{body}\n")
-    path.chmod(0o755)
+    folders = ("tests/kind", "tests/support", "operator/forewarn", "locks")
+    return copy_checkout(tmp_path / "checkout", folders, ("Makefile", "pyproject.toml"))
 
 
 def make(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:

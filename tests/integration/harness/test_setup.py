@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from forewarn.errors import UserError
+from tests.integration.harness.support import make_program
 from tests.kind import cluster, deploy, docker, go, node_image, places, progress, versions
 from tests.kind.__main__ import main
 from tests.support.apiserver import ApiServer
@@ -275,11 +276,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     return folder
-
-
-def make_program(path: Path, body: str) -> None:
-    path.write_text(f"#!/bin/bash\n{body}\n")
-    path.chmod(0o755)
 
 
 APT = """

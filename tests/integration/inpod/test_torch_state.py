@@ -340,10 +340,15 @@ print("fine", ranks.rank)
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_dcp_blocking_and_asynchronous(tmp_path, ranks):
-    program = tmp_path / "program.py"
-    program.write_text(DCP)
+    assert_fine_on(ranks, DCP, tmp_path)
+
+
+def assert_fine_on(ranks, text, folder):
+    """Run a program on so many ranks, each of which ends with "fine"."""
+    program = folder / "program.py"
+    program.write_text(text)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks] if ranks > 1 else []
-    done = run(*launcher, program, tmp_path / "c", cwd=tmp_path)
+    done = run(*launcher, program, folder / "c", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("fine") == ranks
 
@@ -390,12 +395,7 @@ print("fine", ranks.rank)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_dcp_cannot_load_or_save_is_a_checkpoint_error(tmp_path, ranks):
     """Its own exception is none that ``except Exception`` catches."""
-    program = tmp_path / "program.py"
-    program.write_text(DCP_OTHER)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks] if ranks > 1 else []
-    done = run(*launcher, program, tmp_path / "c", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("fine") == ranks
+    assert_fine_on(ranks, DCP_OTHER, tmp_path)
 
 
 WORKERS = """
